@@ -144,7 +144,7 @@ static bool line_get(const char *line, struct known *k)
 static void memory_read(struct memory *m, const char *path)
 {
 	char line[LINE];
-	FILE *f = fopen(path, "re");
+	FILE *f = file_exists(path) ? fopen(path, "re") : NULL; /* a pipe or a device would never end */
 
 	*m = (struct memory){ .v = xcalloc(REMEMBERED, sizeof(*m->v)) };
 	while (f && m->n < REMEMBERED - 1 && fgets(line, sizeof(line), f))
@@ -164,6 +164,7 @@ static void memory_write(const struct memory *m, const char *dir, const char *pa
 
 	buf_init(&tmp);
 	buf_printf(&tmp, "%s/" SPILL_TMP "%s", dir, file_name);
+	(void)unlink(tmp.p); /* whatever lies there: a link would be followed, a pipe waited for */
 	f = fopen(tmp.p, "we");
 	bad = !f;
 	for (int i = 0; f && i < m->n; i++) {

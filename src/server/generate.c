@@ -182,6 +182,7 @@ struct generation *generation_new(const struct served *served, const struct fami
 	g->images.sight = served->sight;
 	params_init(&g->params, g->served);
 	g->own = fam->own_new ? fam->own_new() : NULL;
+	g->own_free = fam->own_free;
 	buf_init(&g->echo);
 	tokens_init(&g->lead_open);
 	tokens_init(&g->lead_end);
@@ -698,8 +699,8 @@ void generation_free(struct generation *g)
 	}
 	for (int i = 0; i < g->n_prompt; i++)
 		tokens_fini(&g->prompt[i]);
-	if (g->fam->own_free)
-		g->fam->own_free(g->own);
+	if (g->own_free)
+		g->own_free(g->own);
 	buf_fini(&g->echo);
 	grammar_unref(g->content);
 	grammar_unref(g->calls);

@@ -126,9 +126,10 @@ struct generation {
 	const struct vocab *vocab; /* with either */
 	char *prefill;             /* text that the answer goes on from, or NULL */
 	struct buf echo;           /* what a reply repeats of its request, or is made of */
-	void *own;                 /* the family's, made by its own_new */
-	int sequence;              /* number of the next event */
-	int64_t created;           /* seconds since 1970 */
+	void *own; /* made by own_new of the family that read the body; warming changes fam afterwards */
+	void (*own_free)(void *own);
+	int sequence;    /* number of the next event */
+	int64_t created; /* seconds since 1970 */
 
 	struct choice *choice; /* [n_choice] */
 	int n_choice, n_done;

@@ -351,6 +351,23 @@ static void test_strangers(void **state)
 	buf_fini(&b);
 }
 
+/* A pipe takes the place of a page that the index has: found missing, without waiting for who writes to it. */
+static void test_pipe_for_page(void **state)
+{
+	char path[PATH_MAX];
+	struct spill *s;
+
+	write_one(tok, 8);
+	s = open_plain();
+	strcpy(path, world_files(dir, ".page").last);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_false(world_load(s, tok, 8));
+	spill_close(s);
+	spill_close(open_plain());
+	unlink(path);
+}
+
 /* ---- a disk that fails ---- */
 
 enum call { OPEN, WRITE, READ, SYNC, RENAME, UNLINK, CALLS };
@@ -930,6 +947,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_exchanged_after, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_same_key_other_tokens, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_strangers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pipe_for_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nth_call_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_budget, setup, teardown),

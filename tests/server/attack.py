@@ -2,11 +2,12 @@
 runs and the largest gap between its chunks is taken down.
 
     attack.py WEFT MODEL [--rounds N] [--seed N]
+    attack.py WEFT MODEL --cycles N [--seed N]      kill -9 and damaged prefixes on disk alone
 
 One round takes seconds and is what the suite runs; more of them draw other sizes and orders.  Each attack says what must
 hold: a reply with a status that is meant, a server that is there afterwards, nothing left running, memory given back, the
 answer that a cold server gives.  Prints a line for each with how often it was tried; docs/reliability.md has the table.
-Chaos of many clients against a cold lone server is soak.py's.
+Chaos of many clients against a cold lone server is soak.py's, odd values in every field and damaged model folders odd.py's.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import threading
@@ -288,38 +290,65 @@ class Attack:
             s.close()
         return len(ways)
 
-    def stores(self):
-        """kill -9, then kept prefixes on disk with flipped, cut and added bytes: the answers of a cold server."""
+    def stores(self, cycles):
+        """kill -9 under load, then damaged files of kept prefixes: the answers of a cold server."""
         bodies = [{"prompt": "The story of number %d. " % i + "It goes on and on. " * 20, "max_tokens": 12, "temperature": 0} for i in range(6)]
         cold = self.serve("--prompt-cache-bytes", "0")
         truth = [cold.post(COMPLETIONS, b).json()["choices"][0]["text"] for b in bodies]
         cold.close()
         asked = 0
         with tempfile.TemporaryDirectory() as d:
-            for _ in range(2 if QUICK else 4):
+            for _ in range(cycles):
                 s = self.serve("--prompt-cache-dir", d)
                 for b, want in zip(bodies, truth):
                     got = s.post(COMPLETIONS, b).json()["choices"][0]["text"]
                     assert got == want, (got, want)
                     asked += 1
+                load = [s.connect() for _ in range(3)]      # what is written when it ends is cut anywhere
+                for i, c in enumerate(load):
+                    c.request("POST", COMPLETIONS, {"prompt": "%d of %d. " % (i, asked) + "And so on. " * 40, "max_tokens": 200,
+                                                    "ignore_eos": True, "stream": True})
+                for c in load[:self.dice.randrange(len(load) + 1)]:
+                    c.more()
                 s.signal(signal.SIGKILL)
                 s.wait()
+                for c in load:
+                    c.close()
                 s.log.close()
                 s.dir.cleanup()
-                files = sorted(os.path.join(at, f) for at, _, names in os.walk(d) for f in names)
-                for path in self.dice.sample(files, min(len(files), 6)):
-                    size = os.path.getsize(path)
-                    with open(path, "r+b") as f:
-                        how = self.dice.randrange(3)
-                        if how == 0 and size:
-                            f.seek(self.dice.randrange(size))
-                            f.write(bytes([self.dice.randrange(256)]))
-                        elif how == 1:
-                            f.truncate(self.dice.randrange(size + 1))
-                        else:
-                            f.seek(0, 2)
-                            f.write(b"more")
+                self.damage(d)
         return asked
+
+    def damage(self, folder):
+        """A few files of a folder flipped, cut, lengthened, exchanged, linked elsewhere or dated far away."""
+        files = sorted(p for at, _, names in os.walk(folder) for p in (os.path.join(at, f) for f in names)
+                       if stat.S_ISREG(os.lstat(p).st_mode) and os.path.basename(p) != "lock")
+        for path in self.dice.sample(files, min(len(files), 6)):
+            size, how = os.path.getsize(path), self.dice.randrange(7)
+            if how == 0 and size:
+                with open(path, "r+b") as f:
+                    f.seek(self.dice.randrange(size))
+                    byte = f.read(1)[0]
+                    f.seek(-1, 1)
+                    f.write(bytes([byte ^ 1 << self.dice.randrange(8)]))
+            elif how == 1:
+                os.truncate(path, self.dice.randrange(size + 1))
+            elif how == 2:
+                with open(path, "ab") as f:
+                    f.write(b"more")
+            elif how == 3:
+                other = self.dice.choice(files)
+                if stat.S_ISREG(os.lstat(other).st_mode):
+                    shutil.copyfile(other, path + ".other")
+                    os.replace(path + ".other", path)
+            elif how == 4:
+                os.unlink(path)
+                os.symlink(self.dice.choice([path, "/dev/zero", "/etc/passwd", os.path.basename(self.dice.choice(files))]), path)
+            elif how == 5:
+                os.utime(path, (1 << 33, 1 << 33) if self.dice.randrange(2) else (0, 0))
+            else:
+                os.unlink(path)
+                os.mkdir(path) if self.dice.randrange(2) else os.mkfifo(path)
 
     # ---- all of it ----
 
@@ -360,7 +389,7 @@ class Attack:
         self.say("shrinking", self.shrinking(), "500 each, /health 503")
         self.say("no_memory", self.no_memory(), "503, and the next is answered")
         self.say("descriptors", self.descriptors(), "a server that answers")
-        self.say("stores", self.stores(), "the answers of a cold server")
+        self.say("stores", self.stores(2 if QUICK else 4), "the answers of a cold server")
 
     def memory(self, s, before):
         end = time.monotonic() + PATIENCE       # how soon is a matter of the machine; that it comes is not
@@ -375,11 +404,15 @@ def main():
     p.add_argument("weft")
     p.add_argument("model")
     p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--cycles", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     a = Attack(p.parse_args())
     if not os.path.exists(os.path.join(a.args.model, "model.safetensors")):
         print("skipped: %s has no model.safetensors" % a.args.model)
         sys.exit(77)
+    if a.args.cycles:
+        a.say("stores", a.stores(a.args.cycles), "%d cycles, the answers of a cold server" % a.args.cycles)
+        return
     for _ in range(a.args.rounds):
         a.round()
     print("%d tries" % sum(n for _, n in a.report))

@@ -216,6 +216,14 @@ class Ordering(Test):
         self.assertEqual(self.explain(s, dict(a, cache_salt="x"))["resumed_at"], 0)
         self.assertGreater(self.explain(s, a)["resumed_at"], 0)
 
+    def test_warm_in_every_form(self):
+        """A body of any API warms; with sanitizers, what its API keeps of a request does not leak."""
+        s = self.serve()
+        for body in {"prompt": "One two three.", "logprobs": 2}, {"prompt": ["a", "b"]}, {"input": "x", "instructions": "y"}, \
+                {"system": "s", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}, ask("x"):
+            r = s.post("/v1/cache/warm", body)
+            self.assertEqual((r.status, r.json()["computed"] > 0), (200, True), r.text())
+
 
 WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the weather of a city.", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "description": "Name of the city"}}, "required": ["city"]}}}]

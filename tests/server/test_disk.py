@@ -458,6 +458,15 @@ class Swapped(Test):
             s = self.serve()
             self.assertGreater(s.metrics()["weft_disk_snapshots"], 0)
             s.close()
+        # What never ends, or waits for another end, is not read; nor written to under the name it is written by first.
+        for name in path, os.path.join(self.dir, ".tmp-weights"):
+            for make in os.mkfifo, lambda p: os.symlink("/dev/zero", p):
+                if os.path.lexists(name):
+                    os.unlink(name)
+                make(name)
+                s = self.serve()
+                self.assertEqual(said(s.post(CHAT, ASKS[3])), cold()[3])
+                s.close()
 
 
 class Damaged(Test):
