@@ -246,6 +246,50 @@ static void test_tokens(void)
 	buf_fini(&text);
 }
 
+/* Letters and all their pairs: of a long piece every two symbols are a candidate. */
+static void put_pairs(struct buf *b, const char *type, bool scores)
+{
+	buf_printf(b, "{\"added_tokens\":[],\"model\":{\"type\":\"%s\",\"unk_id\":0,\"vocab\":%s", type,
+	           scores ? "[[\"?\",0]" : "{\"?\":0");
+	for (int i = 0; i < 26; i++)
+		buf_printf(b, scores ? ",[\"%c\",-999.5]" : ",\"%c\":%d", 'a' + i, i + 1);
+	for (int i = 0; i < 26 * 26; i++)
+		buf_printf(b, scores ? ",[\"%c%c\",-%d.5]" : ",\"%c%c\":%d", 'a' + i / 26, 'a' + i % 26, i + 27);
+	buf_puts(b, scores ? "]" : "}");
+	for (int i = 0; i < 26 * 26 && !scores; i++)
+		buf_printf(b, "%s\"%c %c\"", i ? "," : ",\"merges\":[", 'a' + i / 26, 'a' + i % 26);
+	buf_puts(b, scores ? "}}" : "]}}");
+}
+
+/* One piece of megabytes in each kind of tokenizer that works on it as a whole. */
+static void test_pieces(struct buf *b)
+{
+	static const char *const type[] = { "BPE", "Unigram", "ScoredBPE" };
+	struct buf text;
+	uint32_t x = 1;
+
+	buf_init(&text);
+	for (int i = 0; i < BYTES; i++)
+		buf_putc(&text, (char)('a' + (x = x * 1664525 + 1013904223) / 165191050));
+	for (size_t i = 0; i < sizeof type / sizeof *type; i++) {
+		struct tokens t = { 0 };
+		struct tokenizer *one;
+		struct allowance w;
+		struct err err;
+
+		put_pairs(b, type[i], i > 0);
+		CHECK(!tokenizer_open(&one, b->p, b->n, &err), "%s", err.msg);
+		begin(&w, text.n);
+		CHECK(!tokenizer_encode(one, text.p, text.n, 0, &t, &err), "%s", err.msg);
+		end(&w, type[i]);
+		CHECK(t.n > BYTES / 2 && t.n < BYTES, "%s: %zu tokens", type[i], t.n);
+		tokens_fini(&t);
+		tokenizer_close(one);
+		buf_reset(b);
+	}
+	buf_fini(&text);
+}
+
 int main(void)
 {
 	struct buf b;
@@ -256,6 +300,7 @@ int main(void)
 	test_messages(&b);
 	test_leaving(&b);
 	test_tokens();
+	test_pieces(&b);
 	buf_fini(&b);
 	return 0;
 }

@@ -211,7 +211,7 @@ static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct b
 	}
 	for (size_t i = 0; i < n && allowance_spend(0); i++)
 		n_heap += candidate(b, sym, (uint32_t)i, n, &heap[n_heap]);
-	for (size_t i = n_heap / 2; i-- > 0;)
+	for (size_t i = n_heap / 2; i-- > 0 && allowance_spend(0);)
 		sift_down(heap, n_heap, i);
 	while (n_heap && allowance_spend(1)) {
 		struct bpe_cand top = heap[0];

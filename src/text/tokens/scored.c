@@ -87,7 +87,7 @@ static void begin(struct joining *j)
 {
 	uint32_t prev = UINT32_MAX;
 
-	for (size_t i = 0, len; i < j->n; i += len) {
+	for (size_t i = 0, len; i < j->n && allowance_spend(0); i += len) {
 		len = j->m->byte_level ? 1 : token_model_char(j->p + i, j->n - i);
 		j->sym[i] = (struct pair_sym){ (uint32_t)len, prev, (uint32_t)(i + len) };
 		prev = (uint32_t)i;
@@ -95,7 +95,7 @@ static void begin(struct joining *j)
 	/* A result that is broken off here is not used. */
 	for (size_t i = 0; i < j->n && allowance_spend(1); i = j->sym[i].next)
 		j->n_heap += pair_at(j, (uint32_t)i, &j->heap[j->n_heap]);
-	for (size_t i = j->n_heap / 2; i-- > 0;)
+	for (size_t i = j->n_heap / 2; i-- > 0 && allowance_spend(0);)
 		heap_down(j->heap, j->n_heap, i);
 }
 
@@ -145,7 +145,7 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	j.sym = (struct pair_sym *)(j.heap + 2 * n);
 	begin(&j);
 	join_all(&j);
-	for (size_t i = 0; i < n; i = j.sym[i].next) {
+	for (size_t i = 0; i < n && allowance_spend(0); i = j.sym[i].next) {
 		int32_t id = token_model_find(m, p + i, j.sym[i].n);
 
 		if (id >= 0)

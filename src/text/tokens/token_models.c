@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/utf8.h"
 #include "text/tokens/token_model.h"
 
@@ -51,7 +52,8 @@ void *token_work_get(struct token_work *w, size_t bytes)
 
 void token_work_fini(struct token_work *w)
 {
-	free(w->mem);
+	if (!w->mem || !allowance_free_later(free, w->mem))
+		free(w->mem);
 	*w = (struct token_work){ 0 };
 }
 

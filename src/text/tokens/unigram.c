@@ -60,17 +60,21 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	bool fused = false;
 	size_t end = n;
 
-	for (size_t i = 1; i <= n; i++)
+	/* What is broken off in one of these loops is not used. */
+	for (size_t i = 1; i <= n; i++) {
+		if (!allowance_spend(0))
+			return;
 		best[i] = (struct best){ (double)-INFINITY, 0, -1 };
+	}
 	best[0] = (struct best){ 0, 0, -1 };
 	for (size_t i = 0; i < n; i++)
 		if (best[i].score > (double)-INFINITY)
 			if (!allowance_spend(extend(m, best, p, n, i)))
-				return; /* what is broken off here is not used */
+				return;
 	/* Backwards along the path, each step noting where it came from. */
-	for (size_t i = n; i > 0; end = i, i = best[i].from)
+	for (size_t i = n; i > 0 && allowance_spend(0); end = i, i = best[i].from)
 		best[i].score = (double)end; /* where the next token ends; of the last, n */
-	for (size_t i = end; i <= n && n; i = (size_t)best[i].score) {
+	for (size_t i = end; i <= n && n && allowance_spend(0); i = (size_t)best[i].score) {
 		if (best[i].id >= 0)
 			tokens_put(out, best[i].id);
 		else
