@@ -13,7 +13,7 @@ static void *need(void *p, size_t n)
 {
 	if (!p && n) {
 		fprintf(stderr, "weft: out of memory: cannot get %zu bytes\n", n);
-		fault_abort();
+		fault_no_memory();
 	}
 	return p;
 }

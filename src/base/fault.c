@@ -23,15 +23,33 @@ struct guard {
 };
 
 static _Thread_local struct guard *innermost;
-static _Thread_local int locks; /* of fault_lock and fault_locked */
+static _Thread_local bool no_memory; /* the reason of the last jump out of a guard */
+static _Thread_local int locks;      /* of fault_lock and fault_locked */
 static _Thread_local long alloc_left;
 static _Thread_local bool alloc_guarded;
 
-void fault_abort(void)
+static void break_off(bool memory) __attribute__((noreturn));
+static void break_off(bool memory)
 {
+	no_memory = memory;
 	if (innermost && innermost->locks == locks)
 		siglongjmp(innermost->env, 1);
 	abort();
+}
+
+void fault_abort(void)
+{
+	break_off(false);
+}
+
+void fault_no_memory(void)
+{
+	break_off(true);
+}
+
+bool fault_was_memory(void)
+{
+	return no_memory;
 }
 
 /* In place of the C library's, for assert.  Its names and types are given. */
@@ -125,7 +143,7 @@ void fault_locked(pthread_mutex_t *m, void (*fn)(void *arg), void *arg)
 	whole = fault_guard(fn, arg);
 	fault_unlock(m);
 	if (!whole)
-		fault_abort();
+		break_off(no_memory);
 }
 
 void fault_alloc_at(long n)

@@ -18,6 +18,10 @@
 
 /* Ends the innermost guarded call of this thread, or, outside of any, the program. */
 void fault_abort(void) __attribute__((noreturn));
+/* Does the same, for want of memory. */
+void fault_no_memory(void) __attribute__((noreturn));
+/* Whether the guarded call of this thread that was last broken off ended for want of memory. */
+bool fault_was_memory(void);
 
 /* Installs the signal handlers: a deadly signal is logged before it ends the program, and a file that
  * became shorter under its mapping does not end it (file.h).  Call once, before threads start. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/allowance.h"
 #include "base/fault.h"
 #include "base/utf8.h"
@@ -311,20 +312,40 @@ static struct long_string next_long(const char *p, size_t n, size_t from)
 	return (struct long_string){ n, 0 };
 }
 
-/* *end: bytes that were read.  json_tokener_continue: the text ends, or the allowance does, before the value.
+/* Whether an allocation of json-c's failed while it read a text of n bytes.  It reads on then, as if there were null or less
+ * text, and only errno tells, which malloc also sets where it fails at first and then finds memory elsewhere.  So as much
+ * as the text can need at once is asked for: what failed would fail again. */
+static bool failed_to_grow(size_t n)
+{
+	void *p;
+
+	if (errno != ENOMEM)
+		return false;
+	p = try_malloc(2 * n + ALLOWANCE_PIECE);
+	free(p);
+	errno = 0;
+	return !p;
+}
+
+/* *end: bytes that were read; *full: there was no memory.  json_tokener_continue: the text ends, or the allowance does,
+ * before the value.
  *
  * json-c looks at each byte of a string by itself, 10 ns for one, which for a picture of 3 MB is longer than a step of
  * most models.  So it is given what stands before a long string, and the string is copied to where json-c gathers the
  * one that it is in. */
-static struct json_object *feed(struct json_tokener *tok, const char *p, size_t n, size_t *end)
+static struct json_object *feed(struct json_tokener *tok, const char *p, size_t n, size_t *end, bool *full)
 {
 	struct long_string s = next_long(p, n, 0);
 	struct json_object *root = NULL;
 
+	errno = 0;
+	*full = false;
 	for (*end = 0; *end < n && allowance_spend(1);) {
 		size_t k = piece_of(p + *end, s.at - *end);
 
 		root = json_tokener_parse_ex(tok, p + *end, (int)k);
+		if ((*full = failed_to_grow(n)))
+			return root;
 		if (json_tokener_get_error(tok) != json_tokener_continue) {
 			*end += json_tokener_get_parse_end(tok);
 			return root;
@@ -332,8 +353,8 @@ static struct json_object *feed(struct json_tokener *tok, const char *p, size_t 
 		*end += k;
 		if (*end < s.at || !s.n)
 			continue;
-		if (printbuf_memappend(tok->pb, p + s.at, (int)s.n) < 0)
-			fault_abort();
+		if ((*full = printbuf_memappend(tok->pb, p + s.at, (int)s.n) < 0))
+			return root;
 		*end += s.n;
 		s = next_long(p, n, *end + 1);
 	}
@@ -356,12 +377,18 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, bool pyth
 	enum json_tokener_error e;
 	const char *why = "";
 	size_t at, end;
+	bool full;
 
 	tok = json_tokener_new_ex(depth_max > 0 ? depth_max : DEPTH_DEFAULT);
 	if (!tok)
-		fault_abort();
+		fault_no_memory();
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	root = feed(tok, p, n, &end);
+	root = feed(tok, p, n, &end, &full);
+	if (full) {
+		json_object_put(root);
+		json_tokener_free(tok);
+		fault_no_memory();
+	}
 	e = n ? json_tokener_get_error(tok) : json_tokener_continue;
 	if (e == json_tokener_continue && end == n && n) {
 		/* A bare number ends only at a byte that cannot belong to it. */

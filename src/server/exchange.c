@@ -264,15 +264,24 @@ static void do_call(void *arg)
 	c->fn(c->x);
 }
 
+/* Of the guarded call of this thread that was just broken off. */
+static void put_fault(struct problem *p)
+{
+	if (fault_was_memory())
+		problem_set(p, 503, "out_of_memory", NULL, "there was no memory left for the work of this request");
+	else
+		problem_set(p, 500, "internal_error", NULL, "a fault in the server ended this request");
+}
+
 /* Handles a fault in this request's work: cancels it, and tells its client if the reply
  * has not begun; other requests are not affected. */
 static void break_down(struct exchange *x)
 {
-	static const char text[] = "a fault in the server ended this request";
 	struct conn *c = x->conn;
 	struct problem p;
 	struct buf b;
 
+	put_fault(&p);
 	x->srv->metrics.faults++;
 	if (x->stage == AT_REST)
 		return; /* it had ended before */
@@ -280,10 +289,9 @@ static void break_down(struct exchange *x)
 		x->route->api->abandon(x);
 	x->work = NULL;
 	x->access.finish = "error";
-	snprintf(x->access.why, sizeof x->access.why, "%s", text);
+	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
 	x->conn = NULL;
 	if (c && c->x == x && x->status == 0) {
-		problem_set(&p, 500, "internal_error", NULL, "%s", text);
 		p.shape = x->route->shape;
 		x->status = p.status;
 		buf_init(&b);
@@ -527,7 +535,7 @@ void exchange_prepare(struct exchange *x)
 	all = a.left;
 	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
 		x->work = NULL; /* half made, and not to be looked at */
-		problem_set(&x->problem, 500, "internal_error", NULL, "a fault in the server ended this request");
+		put_fault(&x->problem);
 		x->faulted = true;
 	}
 	allowance_end();

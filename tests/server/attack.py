@@ -276,7 +276,24 @@ class Attack:
         assert status in (503, 413, 400), status
         s.alive()
         s.close()
-        return 1
+        return 1 + sum(self.short(mb) for mb in (140, 180, 240))
+
+    def short(self, mb):
+        """A long prompt where there is memory for its body and not for its work: 503, or what it gets elsewhere."""
+        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
+        with open("/proc/%d/statm" % s.proc.pid) as f:
+            now = int(f.read().split()[0]) * resource.getpagesize()
+        resource.prlimit(s.proc.pid, resource.RLIMIT_AS, (now + (mb << 20), now + (mb << 20)))
+        n = 0
+        for text in ("a" * (8 << 20), "a b " * (2 << 20)):
+            for path, body in (("/tokenize", {"prompt": text}), (COMPLETIONS, {"prompt": text}),
+                               (CHAT, {"messages": [{"role": "user", "content": text}]})):
+                r = s.post(path, body)
+                assert r.status in (200, 503) or (r.status == 400 and "too long" in r.text()), (mb, path, r.status, r.text()[:300])
+                n += 1
+        s.alive()
+        s.close()
+        return n
 
     def descriptors(self):
         """Standard descriptors that are closed, or lead to nobody: no socket of the server's takes their place."""

@@ -292,7 +292,8 @@ class Faults(Test):
                 for path in (COMPLETIONS, "/v1/cache/explain"):
                     c.request("POST", path, {"prompt": "say " + how, "stream": stream})
                     r = c.reply()
-                    self.assertEqual((r.status, r.error()["code"]), (500, "internal_error"), (how, path))
+                    want = (500, "internal_error") if how == "assert" else (503, "out_of_memory")
+                    self.assertEqual((r.status, r.error()["code"]), want, (how, path))
                     n += 1
                 c.request("POST", COMPLETIONS, {"prompt": "ab", "max_tokens": 1})    # the connection goes on
                 self.assertEqual(c.reply().status, 200)
@@ -317,7 +318,9 @@ class Faults(Test):
         other.close()
         s.until("nothing runs on for them", requests_running=0, requests_waiting=0, connections=1)
         lines = [r for r in s.records("request") if r["finish"] == "error"]
-        self.assertEqual((len(lines), {r["error"] for r in lines}), (n + 2, {"a fault in the server ended this request"}))
+        fault, memory = "a fault in the server ended this request", "there was no memory left for the work of this request"
+        refused = [r["error"] for r in s.records("request") if r["status"] == 503 and r["finish"] == "refused"]
+        self.assertEqual((len(lines), {r["error"] for r in lines}, refused), (n, {fault, memory}, [memory] * 2))
         self.assertEqual(sum(cancelled(s, "disconnect").values()), 0)
 
 

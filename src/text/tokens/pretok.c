@@ -220,7 +220,7 @@ static int compile(const char *re, size_t n, bool plain, pcre2_code **out, struc
 	/* In Oniguruma ^ and $ always mean lines, and only \n ends one. */
 	flags = plain ? PCRE2_UTF | PCRE2_LITERAL : flags | PCRE2_MULTILINE;
 	if (!(ctx = pcre2_compile_context_create(NULL)))
-		fault_abort();
+		fault_no_memory();
 	pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
 	*out = pcre2_compile((PCRE2_SPTR)b.p, b.n, flags, &code, &at, ctx);
 	pcre2_compile_context_free(ctx);
@@ -432,13 +432,13 @@ struct pretok_run *pretok_run_new(const struct pretok *p, size_t n)
 	/* Where there is no JIT the stack is NULL, and unused. */
 	r->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
 	if (!r->ctx)
-		fault_abort();
+		fault_no_memory();
 	pcre2_jit_stack_assign(r->ctx, NULL, r->stack);
 	pcre2_set_heap_limit(r->ctx, HEAP_KIB_MAX);
 	for (int i = 0; i < p->n; i++) {
 		buf_init(&r->spaced[i]);
 		if (p->stage[i].re && !(r->match[i] = pcre2_match_data_create(1, NULL)))
-			fault_abort();
+			fault_no_memory();
 	}
 	return r;
 }
