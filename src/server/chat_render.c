@@ -107,6 +107,31 @@ static void tell_unused(struct generation *g, const struct json *kwargs)
 		if (!template_uses(g->served->tmpl, key))
 			warnings_add(&g->params.warnings.unknown, "chat_template_kwargs", key);
 }
+
+/* Harmony's templates can show tools that the provider of an API runs, a browser and a Python, and their models call
+ * them in messages of their own kind.  Nothing here runs them and no API has a place for such a call: a prompt that
+ * shows them is refused.  Other templates write calls of such tools as they do those of functions. */
+static int refuse_builtin(const struct generation *g, const struct chat *c, const struct json *variables,
+                          struct problem *p)
+{
+	static const char name[] = "builtin_tools";
+	const struct json *tools = json_get(variables, name);
+	bool theirs = json_get(c->kwargs, name);
+	struct buf b;
+	int r;
+
+	if (!speech_of(g->served->tmpl)->turn || !template_uses(g->served->tmpl, name) || !json_len(tools))
+		return 0;
+	buf_init(&b);
+	json_put(&b, tools);
+	r = problem_set(
+		p, 400, "unsupported_value", theirs ? "chat_template_kwargs" : NULL,
+		"%s: builtin_tools %.80s: this server does not run the model's own tools; give functions in tools",
+		theirs ? "chat_template_kwargs" : "--chat-template-args", b.p);
+	buf_fini(&b);
+	return r;
+}
+
 /* ---- the prompt ---- */
 
 /* Prepares a conversation for rendering: drops lines without meaning, and puts our own
@@ -270,6 +295,11 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
 	tell_unused(g, c->kwargs);
+	if ((r = refuse_builtin(g, c, extra, p))) {
+		json_free(messages);
+		json_free(extra);
+		return r;
+	}
 	if (g->x)
 		messages = roles_fit(&g->x->srv->roles, messages);
 	/* A message that the answer continues is no turn of ours, and neither is the continuation. */

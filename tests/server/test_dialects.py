@@ -133,8 +133,13 @@ def tokenizer(marks):
                       "vocab": {c: i for i, c in enumerate(byte_letters())}}}
 
 
-def folder_of(family, to):
-    template, marks = {**FAMILIES, **WITHOUT}[family]
+def folder_of(family, to, template=None, opening="", more=()):
+    """Writes a folder of that family's weights, and returns the marks that are its tokens behind the 256 bytes.
+
+    template: in the place of the family's own; opening: text that is put behind the generation prompt; more: further marks.
+    """
+    own, marks = {**FAMILIES, **WITHOUT}[family]
+    template, marks = template or own, [*more, *marks]
     kinds = [k for k in ("mlx-q4", "hf-bf16", "mlx-q8") if os.path.exists(os.path.join(GOLDEN, family, k, "config.json"))]
     golden = os.path.join(os.path.abspath(GOLDEN), family, kinds[0])
     written = {"tokenizer.json": tokenizer(marks), "generation_config.json": {"eos_token_id": 255 + len(marks)},
@@ -144,12 +149,15 @@ def folder_of(family, to):
     else:
         with open(os.path.join(TEMPLATES, template + ".jinja")) as f:
             written["chat_template.jinja"] = f.read()
+    if opening:
+        written["chat_template.jinja"] += "{%- if add_generation_prompt %}{{ " + json.dumps(opening) + " }}{% endif %}"
     for name in os.listdir(golden):
         if name not in written:
             os.symlink(os.path.join(golden, name), os.path.join(to, name))
     for name, text in written.items():
         with open(os.path.join(to, name), "w") as f:
             f.write(text if isinstance(text, str) else json.dumps(text))
+    return marks
 
 
 class Dialects(unittest.TestCase):
