@@ -7,8 +7,9 @@
 #include "engine/core.h"
 #include "model/media.h"
 
-/* Longest part of a tower's work while no request has rows to compute. */
-enum { ALONE_NS = 50000000 };
+/* Longest part of a tower's work while no answer waits for the next step; and one beside answers whose steps were not yet
+ * measured. */
+enum { ALONE_NS = 50000000, UNKNOWN_NS = ALONE_NS / 10 };
 
 /* ---- what is asked ---- */
 
@@ -204,14 +205,27 @@ bool brought_waits(const struct request *r)
 	return brought_ready(&r->brought, r->pos, r->pos + 1) == r->pos;
 }
 
-/* As long as a step that others' answers wait for takes anyway. */
+/* Beside answers as long as prompts might make their steps; half of that where other prompts want the step. */
 static int64_t part_ns(const struct engine *e)
 {
-	for (int i = 0; i < e->sched.n_run; i++)
-		if (!brought_waits(e->sched.run[i]))
-			return e->pace.base_ns > 0 && e->pace.base_ns < ALONE_NS ? (int64_t)e->pace.base_ns :
-			                                                           ALONE_NS / 10;
-	return ALONE_NS;
+	double ns = pace_tower_ns(&e->pace);
+	bool answers = false, prompts = false;
+
+	for (int i = 0; i < e->sched.n_run; i++) {
+		const struct request *r = e->sched.run[i];
+
+		if (brought_waits(r))
+			continue;
+		if (r->n_tok - r->pos == 1)
+			answers = true;
+		else
+			prompts = true;
+	}
+	if (!answers)
+		return ALONE_NS;
+	if (ns <= 0)
+		return UNKNOWN_NS;
+	return (int64_t)(prompts ? ns / 2 : ns);
 }
 
 bool brought_work(struct engine *e)

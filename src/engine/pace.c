@@ -127,6 +127,16 @@ void pace_beside(struct pace *p, bool pictures, double tower_ns)
 	p->tower_ns = tower_ns;
 }
 
+double pace_tower_ns(const struct pace *p)
+{
+	struct pace before = *p;
+
+	before.pictures = true;
+	before.tower_ns = 0;
+	/* A part may last longer by half of a unit, and leaves the processors' caches to it. */
+	return p->base_ns ? PLANNED * (limit_of(&before, true) - p->base_ns) : 0;
+}
+
 void pace_kept(struct pace *p, double ns)
 {
 	/* Memory that is new costs ten times as much as some that was used before. */

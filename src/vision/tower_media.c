@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "vision/tower_parts.h"
 
 struct image_media {
@@ -25,6 +26,7 @@ static void release(struct image_media *im)
 static int work(struct media *m, int64_t ns, struct err *err)
 {
 	struct image_media *im = (struct image_media *)m;
+	int64_t begun = clock_monotonic_ns();
 	int rc;
 
 	if (m->vectors)
@@ -37,7 +39,7 @@ static int work(struct media *m, int64_t ns, struct err *err)
 		im->run = tower_run_open(im->t, &im->plan, im->source, im->vectors, err);
 	if (!im->run)
 		return err->code;
-	rc = tower_run_step(im->run, ns, err);
+	rc = tower_run_step(im->run, ns - (clock_monotonic_ns() - begun), err); /* to open it took some of the time */
 	if (rc)
 		return rc < 0 ? rc : 0;
 	release(im);

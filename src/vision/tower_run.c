@@ -59,6 +59,8 @@ struct tower_run {
 	enum stage stage;
 	int block, deep, next; /* which block, which of the deepstack, first patch of the next unit */
 	int unit;              /* patches of a unit */
+	/* Nanoseconds of a patch in the last unit of the stage, in blocks without windows and with them; 0: not yet known. */
+	double pace[STAGE_DONE][2];
 	struct pass pass;
 };
 
@@ -702,15 +704,30 @@ static int next_view(struct tower_run *r, struct err *err)
 	return ++r->view < r->plan->n_view ? view_open(r, err) : 0;
 }
 
-/* Patches of the next unit: as many as `left` nanoseconds are good for at the pace of the last one. */
-static int unit_of(const struct tower_run *r, int64_t left, double pace)
+static double *pace_of(struct tower_run *r)
 {
-	int group = group_of(r->t), n = r->n - r->next,
-	    least = UNIT_LEAST / group * group + (group > UNIT_LEAST ? group : 0);
-	double fit = pace > 0 ? (double)left / pace : UNIT_LEAST;
+	const struct tower *t = r->t;
+
+	return &r->pace[r->stage][r->block < t->depth && t->block[r->block].windowed];
+}
+
+static int least_of(const struct tower_run *r)
+{
+	int group = group_of(r->t);
+
+	return UNIT_LEAST / group * group + (group > UNIT_LEAST ? group : 0);
+}
+
+/* Patches of the next unit: as many as `left` nanoseconds are good for at the pace of the stage's last one, and half of all
+ * that were given: new memory, or another program, may make it twice as long.  In whole numbers of the least unit, since kernels
+ * are slower with odd rows. */
+static int unit_of(const struct tower_run *r, int64_t left, int64_t half, double pace)
+{
+	int n = r->n - r->next, least = least_of(r);
+	double fit = pace > 0 ? (double)(left < half ? left : half) / pace : UNIT_LEAST;
 
 	if (fit < n)
-		n = (int)fit / group * group;
+		n = (int)fit / least * least;
 	n = biggest(n, least);
 	n = n < r->unit ? n : r->unit;
 	return n < r->n - r->next ? n : r->n - r->next;
@@ -718,28 +735,27 @@ static int unit_of(const struct tower_run *r, int64_t left, double pace)
 
 int tower_run_step(struct tower_run *r, int64_t ns, struct err *err)
 {
-	int64_t begun = clock_monotonic_ns(), now = begun;
-	double pace = 0; /* nanoseconds of a patch, of this stage */
+	int64_t end = clock_monotonic_ns() + ns, now = end - ns;
 
 	do {
-		int n = unit_of(r, begun + ns - now, pace);
+		double *pace = pace_of(r);
+		int n = unit_of(r, end - now, ns / 2, *pace);
 		int64_t before = now;
 
 		unit(r, r->next, n);
 		r->next += n;
 		now = clock_monotonic_ns();
-		pace = (double)(now - before) / n;
-		if (r->next < r->n)
-			continue;
-		next_stage(r);
-		pace = 0;
+		*pace = (double)(now - before) / n;
+		if (r->next == r->n)
+			next_stage(r);
 		if (r->stage == STAGE_DONE) {
 			int rc = next_view(r, err);
 
 			if (rc || r->view == r->plan->n_view)
 				return rc;
 		}
-	} while (now - begun < ns);
+		/* A unit that would end later by more than it now ends too soon waits for the next part. */
+	} while ((double)(end - now) > *pace_of(r) * least_of(r) / 2);
 	return 1;
 }
 

@@ -224,7 +224,7 @@ static void test_gap_held_up(void)
 static void test_gap_pictures(void)
 {
 	for (int step = 2; step <= 100; step += 7)
-		for (int part = 0; part <= 2; part++) {
+		for (int part = 0; part <= 3; part++) {
 			double tower = part * 0.5 * step, took;
 			struct pace p;
 			int rows = 0;
@@ -232,6 +232,12 @@ static void test_gap_pictures(void)
 			pace_init(&p, 100, 0, 0);
 			for (int i = 0; i < 20; i++)
 				pace_learn(&p, 1, 0, 0, step * MS);
+			if (part == 3) { /* as long as it may be */
+				tower = pace_tower_ns(&p) / MS;
+				CHECK(tower <= 2 * step, "a part of %.1f ms beside steps of %d", tower, step);
+				CHECK(tower >= 1.4 * step || tower + step >= 0.8 * 85,
+				      "a part of %.1f ms beside steps of %d", tower, step);
+			}
 			for (int i = 0; i < 40; i++) {
 				pace_beside(&p, true, tower * MS);
 				rows = pace_rows(&p, true, 500);

@@ -1,7 +1,10 @@
 /* A measurement (docs/images.md), not a test: milliseconds of a tower for an image of W x H, and which share that is of what the
  * level's arithmetic of bf16 gives on registers alone, all threads at once.
  *
- *     bench_tower FOLDER W H [THREADS] */
+ *     bench_tower FOLDER W H [THREADS [MS]...]
+ *
+ * MS: the same in parts of so many milliseconds, as the engine asks for them between its steps; how long all of them took
+ * together, how many there were, and the longest. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -41,6 +44,42 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* All of an image in parts of ns; milliseconds. */
+static double in_parts(struct tower *t, const struct image *im, int64_t ns, int *parts, double *longest)
+{
+	int64_t begun = clock_monotonic_ns();
+	struct media *m;
+	struct err err;
+	double took;
+
+	*parts = 0;
+	*longest = 0;
+	CHECK(!tower_image(&m, t, im, 0, &err), "%s", err.msg);
+	for (; !m->vectors; ++*parts) {
+		int64_t before = clock_monotonic_ns();
+
+		CHECK(!m->ops->work(m, ns, &err), "%s", err.msg);
+		took = (double)(clock_monotonic_ns() - before) / 1e6;
+		*longest = took > *longest ? took : *longest;
+	}
+	took = (double)(clock_monotonic_ns() - begun) / 1e6;
+	media_unref(m);
+	return took;
+}
+
+static void print_parts(struct tower *t, const struct image *im, double ms)
+{
+	double took[ROUNDS], longest[ROUNDS];
+	int parts = 0;
+
+	for (int i = 0; i < ROUNDS; i++)
+		took[i] = in_parts(t, im, (int64_t)(ms * 1e6), &parts, &longest[i]);
+	qsort(took, ROUNDS, sizeof *took, by_time);
+	qsort(longest, ROUNDS, sizeof *longest, by_time);
+	printf("parts of %g ms: %.1f ms (median; best %.1f) in %d parts, the longest %.1f ms (median)\n", ms,
+	       took[ROUNDS / 2], took[0], parts, longest[ROUNDS / 2]);
+}
+
 int main(int argc, char **argv)
 {
 	int threads = argc > 4 ? atoi(argv[4]) : 2;
@@ -61,16 +100,10 @@ int main(int argc, char **argv)
 	CHECK(!tower_attach(t, be, ARITH_FAST, NULL, &err), "%s", err.msg);
 	quant_peaks(&peaks, cpu_detect());
 	for (int i = 0; i < ROUNDS; i++) {
-		int64_t begun = clock_monotonic_ns();
-		struct media *m;
+		int parts;
+		double longest;
 
-		CHECK(!tower_image(&m, t, &im, 0, &err), "%s", err.msg);
-		while (!m->vectors)
-			CHECK(!m->ops->work(m, INT64_MAX / 2, &err), "%s", err.msg);
-		took[i] = (double)(clock_monotonic_ns() - begun) / 1e6;
-		if (!i)
-			printf("%d rows, %s\n", m->n, peaks.bf16 ? "bf16" : "f32");
-		media_unref(m);
+		took[i] = in_parts(t, &im, INT64_MAX / 2, &parts, &longest);
 		best = peak(threads) > best ? peak(threads) : best;
 	}
 	qsort(took, ROUNDS, sizeof *took, by_time);
@@ -84,10 +117,12 @@ int main(int argc, char **argv)
 		/* An MLP four times as wide as the tower; embedding and projector are left out. */
 		linear = 2 * n * (double)i.depth * (12 * h * h);
 		attention = 4 * n * n * h * i.depth;
-		printf("%.0f patches: %.1f ms (median of %d), %.0f GFLOP, of a peak of %.0f GFLOP/s: %.0f %%\n", n,
-		       took[ROUNDS / 2], ROUNDS, (linear + attention) / 1e9, best / 1e9,
-		       (linear + attention) / (took[ROUNDS / 2] / 1e3) / best * 100);
+		printf("%s, %.0f patches: %.1f ms (median of %d; best %.1f), %.0f GFLOP, of a peak of %.0f GFLOP/s: %.0f %%\n",
+		       peaks.bf16 ? "bf16" : "f32", n, took[ROUNDS / 2], ROUNDS, took[0], (linear + attention) / 1e9,
+		       best / 1e9, (linear + attention) / (took[ROUNDS / 2] / 1e3) / best * 100);
 	}
+	for (int i = 5; i < argc; i++)
+		print_parts(t, &im, atof(argv[i]));
 	tower_close(t);
 	be->ops->close(be);
 	store_close(st);
