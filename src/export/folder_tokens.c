@@ -154,7 +154,7 @@ static int by_text(const void *a, const void *b)
 	return c ? c : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Where a token is cut in two that are tokens. */
+/* A token's text cut in two, where both halves are tokens. */
 struct split {
 	const struct token *left, *right;
 };

@@ -316,7 +316,7 @@ int projector_processor(const struct gguf_projector *p, struct buf *out, struct 
 
 /* ---- open ---- */
 
-/* What documents will be made of is complete and in range. */
+/* Checks that the metadata from which the documents are made are there and in range. */
 static int check_config(const struct gguf_projector *p, struct err *err)
 {
 	struct buf out;

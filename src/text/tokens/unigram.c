@@ -60,7 +60,7 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	bool fused = false;
 	size_t end = n;
 
-	/* What is broken off in one of these loops is not used. */
+	/* A loop that the allowance ends leaves a half-made cut; the caller drops it. */
 	for (size_t i = 1; i <= n; i++) {
 		if (!allowance_spend(0))
 			return;
