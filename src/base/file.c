@@ -296,6 +296,11 @@ int file_is_special(const char *path)
 	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+int file_refuse_special(const char *path, struct err *err)
+{
+	return file_is_special(path) ? err_set(err, E_IO, "%s: not a regular file", path) : 0;
+}
+
 int dir_exists(const char *path)
 {
 	struct stat st;

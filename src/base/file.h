@@ -65,5 +65,7 @@ int dir_make(const char *path, struct err *err);
 /* 1 when something is there that renaming a file to path would destroy and a file cannot
  * stand for: a device, a pipe, a link to one. */
 int file_is_special(const char *path);
+/* E_IO where path is such a thing, whose reading might wait or go on forever; for files that others wrote. */
+int file_refuse_special(const char *path, struct err *err);
 
 #endif

@@ -198,15 +198,15 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	struct plan other;
 	struct err why;
 	int rc = plan_with(p, mo, s, o, eo, err);
+	bool better;
 
 	if (!own || (rc != E_LIMIT && (rc || !p->experts || o->expert_bytes)))
 		return rc;
-	s->drafts.n_of--;
-	if (plan_with(&other, &other_opts, s, o, eo, &why) || (!rc && other.experts)) {
-		s->drafts.n_of++;
-		return rc;
-	}
+	s->drafts.n_of--; /* planned as though it were not there */
+	better = !plan_with(&other, &other_opts, s, o, eo, &why) && (rc || !other.experts);
 	s->drafts.n_of++;
+	if (!better)
+		return rc;
 	log_warn("drafting without the model's draft head: beside its %zu MB %s", own->model->shape.weight_bytes >> 20,
 	         rc ? "nothing is left" : "experts would stay on disk");
 	drafts_drop_own(&s->drafts, s->store);

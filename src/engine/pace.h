@@ -39,8 +39,8 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
 /* Tells the next step's plan whether a running prompt's pictures are still to be computed, and the time that a tower took
  * since the last step. */
 void pace_beside(struct pace *p, bool pictures, double tower_ns);
-/* What a tower may take before a step beside answers that computes no prompts: nearly as much as these could; 0: not yet
- * known. */
+/* Returns the nanoseconds that a tower may take before a step beside answers that computes no prompts, nearly as many as
+ * prompts could take in it; 0: not yet known. */
 double pace_tower_ns(const struct pace *p);
 /* To keep a state took ns. */
 void pace_kept(struct pace *p, double ns);

@@ -286,8 +286,9 @@ static int peft_read(struct adapter_file *f, const struct store *base, struct er
 	int code;
 
 	buf_init(&text);
-	code = file_is_special(c.path) ? err_set(err, E_IO, "%s: not a regular file", c.path) :
-	                                 file_read(c.path, CONFIG_MAX, &text, err);
+	code = file_refuse_special(c.path, err);
+	if (!code)
+		code = file_read(c.path, CONFIG_MAX, &text, err);
 	if (!code && !(config = json_parse_python(text.p, text.n, 0, err)))
 		code = err_prefix(err, "%s", c.path);
 	buf_fini(&text);

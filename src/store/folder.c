@@ -96,10 +96,8 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 	const char *path = place(c, name);
 	int made = made_of_tekken(c->own, name);
 
-	if (lfs_refuse_file(path, err))
+	if (lfs_refuse_file(path, err) || file_refuse_special(path, err))
 		return err->code;
-	if (file_is_special(path))
-		return err_set(err, E_IO, "%s: not a regular file", path);
 	if (made >= 0)
 		return make_of_tekken(path, made, out, err);
 	if (!file_exists(path))

@@ -60,8 +60,9 @@ static int read_ref(const char *repo, struct buf *commit, struct err *err)
 
 	buf_init(&path);
 	buf_printf(&path, "%s/refs/main", repo);
-	code = file_is_special(path.p) ? err_set(err, E_IO, "%s: not a regular file", path.p) :
-	                                 file_read(path.p, 200, commit, err);
+	code = file_refuse_special(path.p, err);
+	if (!code)
+		code = file_read(path.p, 200, commit, err);
 	while (commit->n && isspace((unsigned char)commit->p[commit->n - 1]))
 		commit->p[--commit->n] = 0;
 	if (!code && (!commit->n || commit->p[strspn(commit->p, "0123456789abcdefABCDEF")]))
