@@ -169,18 +169,20 @@ static bool is_delta(struct conf *c)
 	return strstr(class, "MoeV3") || (!strstr(class, "MoeV2") && conf_get(c, "kda_lower_bound"));
 }
 
-/* Limits of activations, a list by layer. */
-static const struct json *read_limits(struct conf *c, const char *key)
+/* Limits of activations, a list by layer, which may go on with those of draft heads. */
+static const struct json *read_limits(struct conf *c, const char *key, int layers)
 {
-	const struct json *list = conf_get(c, key);
+	const struct json *list = conf_list(c, key);
 	double limit;
 
-	for (size_t i = 0; i < json_len(list); i++)
-		if (json_kind(json_at(list, i)) != JSON_NULL &&
-		    (json_to_double(json_at(list, i), &limit) || !(limit >= 0))) {
-			conf_fail(c, E_FORMAT, "%s: entry %zu is no limit", key, i);
-			return NULL;
-		}
+	if (list && json_len(list) < (size_t)layers)
+		conf_fail(c, E_FORMAT, "%s: has %zu entries, num_hidden_layers is %d", key, json_len(list), layers);
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *entry = json_at(list, i);
+
+		if (json_kind(entry) != JSON_NULL && (json_to_double(entry, &limit) || !(limit >= 0)))
+			conf_fail(c, E_FORMAT, "%s: entry %zu is %.40s, not a limit", key, i, conf_entry(entry));
+	}
 	return list;
 }
 
@@ -215,8 +217,8 @@ static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 		                    .at = "attention" };
 	if (conf_bool_or(c, "kda_safe_gate", true))
 		p->kda.floor = (float)conf_double_or(c, "kda_lower_bound", -5);
-	p->limit = read_limits(c, "expert_swiglu_limit_list");
-	p->shared_limit = read_limits(c, "share_expert_swiglu_limit_list");
+	p->limit = read_limits(c, "expert_swiglu_limit_list", s->m.shape.layers);
+	p->shared_limit = read_limits(c, "share_expert_swiglu_limit_list", s->m.shape.layers);
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)

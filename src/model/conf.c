@@ -119,6 +119,37 @@ const char *conf_str_or(struct conf *c, const char *key, const char *dflt)
 	return s ? s : dflt;
 }
 
+const struct json *conf_list(struct conf *c, const char *key)
+{
+	const struct json *j = conf_get(c, key);
+
+	if (!j || json_kind(j) == JSON_ARRAY)
+		return j;
+	conf_fail(c, E_FORMAT, "%s: is %s, not a list", key, json_kind_name(json_kind(j)));
+	return NULL;
+}
+
+const char *conf_entry(const struct json *entry)
+{
+	const char *number = json_number_text(entry);
+
+	return number ? number : json_kind_name(json_kind(entry));
+}
+
+bool conf_layers_named(struct conf *c, const char *key, int first, int layers, bool *out)
+{
+	const struct json *j = conf_list(c, key);
+	int64_t at;
+
+	for (size_t i = 0; i < json_len(j); i++)
+		if (json_to_int(json_at(j, i), &at) || at < first || at - first >= layers)
+			conf_fail(c, E_FORMAT, "%s: entry %zu is %.40s, not a layer of %d to %d", key, i,
+			          conf_entry(json_at(j, i)), first, first + layers - 1);
+		else
+			out[at - first] = true;
+	return conf_get(c, key);
+}
+
 bool conf_layer_types(struct conf *c, const char *key, int layers, const char *a, const char *b, bool *out)
 {
 	const struct json *j = conf_get(c, key);

@@ -39,6 +39,14 @@ bool conf_bool_or(struct conf *c, const char *key, bool dflt);
 const char *conf_str_or(struct conf *c, const char *key, const char *dflt);
 const struct json *conf_get(const struct conf *c, const char *key); /* NULL for null too */
 
+/* A list under a key; NULL when the key is absent, or when its value is no list, which is noted. */
+const struct json *conf_list(struct conf *c, const char *key);
+/* An entry as messages show it: a number as it is written, of others the kind. */
+const char *conf_entry(const struct json *entry);
+/* A list of layers' numbers, which begin at `first`: out[i] = layer first + i is named, others stay.  False when the key
+ * is absent. */
+bool conf_layers_named(struct conf *c, const char *key, int first, int layers, bool *out);
+
 /* A list of names, one per layer, "a" or "b": out[i] = it is "a".  False when
  * the key is absent. */
 bool conf_layer_types(struct conf *c, const char *key, int layers, const char *a, const char *b, bool *out);

@@ -49,11 +49,14 @@ static bool eagle3_is(const struct store *st)
 static void read_taps(struct eagle3 *e, struct conf *c, const struct model *of)
 {
 	static const char key[] = "eagle_aux_hidden_state_layer_ids";
-	const struct json *list = conf_get(c, key);
+	struct conf own = {
+		.j = conf_get(c, "eagle_config"), .file = c->file, .where = "eagle_config.", .err = c->err
+	};
+	const struct json *list = conf_list(conf_get(c, key) ? c : &own, key);
 	int n = of->shape.layers;
 
-	if (!list)
-		list = json_get(conf_get(c, "eagle_config"), key);
+	if (own.code && !c->code)
+		c->code = own.code;
 	/* Number i is what layer i reads: the output of the one before. */
 	if (json_len(list))
 		head_taps(c, &e->m, of, list, key, 1);

@@ -161,10 +161,12 @@ static void add_scan(struct stack *st, struct binder *b, struct plan *p, const f
 static void read_scan(struct stack *s, struct conf *c, struct plan *p)
 {
 	struct state_shape *h = &p->shape;
-	bool named = json_kind(conf_get(c, "mamba_dt_rank")) == JSON_INT;
+	const struct json *rank = conf_get(c, "mamba_dt_rank");
+	const char *word = json_str(rank, NULL);
+	bool named = rank && !(word && !strcmp(word, "auto"));
 
 	p->inner = conf_int_or(c, "mamba_expand", 2, 1, 64) * s->m.shape.hidden;
-	p->rank = named ? conf_int(c, "mamba_dt_rank", 1, CONF_DIM_MAX) : (s->m.shape.hidden + 15) / 16; /* "auto" */
+	p->rank = named ? conf_int(c, "mamba_dt_rank", 1, CONF_DIM_MAX) : (s->m.shape.hidden + 15) / 16;
 	p->states = conf_int_or(c, "mamba_d_state", 16, 1, CONF_HEAD_DIM_MAX);
 	p->bias = conf_bool_or(c, "mamba_proj_bias", false);
 	p->conv_bias = conf_bool_or(c, "mamba_conv_bias", true);

@@ -22,12 +22,12 @@ struct plan {
 
 /* ---- config ---- */
 
-static bool lists(const struct json *list, int64_t want)
+static bool lists_zero(const struct json *list)
 {
 	int64_t at;
 
 	for (size_t i = 0; i < json_len(list); i++)
-		if (!json_to_int(json_at(list, i), &at) && at == want)
+		if (!json_to_int(json_at(list, i), &at) && !at)
 			return true;
 	return false;
 }
@@ -37,8 +37,9 @@ static void read_linear(struct stack *s, struct conf *c, struct plan *p)
 	struct conf sub = {
 		.j = conf_get(c, "linear_attn_config"), .file = c->file, .where = "linear_attn_config.", .err = c->err
 	};
-	const struct json *full = json_get(sub.j, "full_attn_layers"), *kda = json_get(sub.j, "kda_layers");
+	static const char full[] = "full_attn_layers", delta[] = "kda_layers";
 	int layers = s->m.shape.layers, base;
+	bool *kda;
 
 	if (c->code)
 		return;
@@ -48,13 +49,14 @@ static void read_linear(struct stack *s, struct conf *c, struct plan *p)
 		                    .floor = (float)conf_double_or(&sub, "gate_lower_bound", 0),
 		                    .at = "self_attn" };
 	p->full = arena_zalloc(&s->m.arena, (size_t)layers * sizeof *p->full);
-	base = lists(full, 0) || lists(kda, 0) ? 0 : 1;
-	for (int i = 0; i < layers && !sub.code; i++) {
-		p->full[i] = lists(full, i + base);
-		if (p->full[i] == lists(kda, i + base))
+	kda = arena_zalloc(&s->m.arena, (size_t)layers * sizeof *kda);
+	base = lists_zero(conf_get(&sub, full)) || lists_zero(conf_get(&sub, delta)) ? 0 : 1;
+	conf_layers_named(&sub, full, base, layers, p->full);
+	conf_layers_named(&sub, delta, base, layers, kda);
+	for (int i = 0; i < layers && !sub.code; i++)
+		if (p->full[i] == kda[i])
 			conf_fail(&sub, E_FORMAT, "layer %d is in both kda_layers and full_attn_layers, or in neither",
 			          i + base);
-	}
 	c->code = sub.code;
 }
 

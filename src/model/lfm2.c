@@ -96,23 +96,13 @@ static void add_conv(struct stack *s, struct binder *b, const struct plan *p, co
 
 static void read_layers(struct conf *c, struct plan *p, int layers, struct arena *a)
 {
-	const struct json *list = conf_get(c, "full_attn_idxs");
-
 	if (c->code)
 		return;
 	p->full = arena_zalloc(a, (size_t)layers * sizeof *p->full);
 	if (conf_layer_types(c, "layer_types", layers, "full_attention", "conv", p->full))
 		return;
-	if (!list)
+	if (!conf_layers_named(c, "full_attn_idxs", 0, layers, p->full))
 		conf_fail(c, E_MISSING, "layer_types: missing, and full_attn_idxs too");
-	for (size_t i = 0; i < json_len(list); i++) {
-		int64_t at;
-
-		if (json_to_int(json_at(list, i), &at) || at < 0 || at >= layers)
-			conf_fail(c, E_FORMAT, "full_attn_idxs: entry %zu is not a layer of %d", i, layers);
-		else
-			p->full[at] = true;
-	}
 }
 
 /* Two thirds of the width, times a factor, up to a multiple. */

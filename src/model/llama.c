@@ -28,7 +28,6 @@ static bool is(const struct plan *p, const char *kind)
 
 static void read_moe(struct decoder *d, struct conf *c, struct plan *p)
 {
-	const struct json *only = conf_get(c, "mlp_only_layers");
 	struct moe_form *m = &p->all.moe;
 	int layers = d->m.shape.layers;
 
@@ -46,12 +45,7 @@ static void read_moe(struct decoder *d, struct conf *c, struct plan *p)
 		m->normalise = conf_bool(c, "norm_topk_prob");
 	}
 	p->dense = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->dense);
-	for (size_t i = 0; i < json_len(only); i++) {
-		int64_t at;
-
-		if (!json_to_int(json_at(only, i), &at) && at >= 0 && at < layers)
-			p->dense[at] = true;
-	}
+	conf_layers_named(c, "mlp_only_layers", 0, layers, p->dense);
 }
 
 /* smollm3: no_rope_layers has a 1 for each layer that rotates; without it every fourth does not. */

@@ -2,6 +2,7 @@
 #include "model/mamba.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "model/work.h"
 
@@ -31,15 +32,24 @@ void mamba_sizes(struct mamba_form *f, struct conf *c, int heads, int head_dim, 
 		conf_fail(c, E_FORMAT, "%d heads of Mamba-2 are not a multiple of its %d groups", heads, groups);
 }
 
+/* An infinity: Python's number, or what writers of plain JSON put there: null, a word, an object around the word. */
+static bool is_infinite(const struct json *j)
+{
+	const char *word = json_str(json_kind(j) == JSON_OBJECT ? json_get(j, "__float__") : j, NULL);
+
+	if (!word)
+		word = json_number_text(j);
+	return json_kind(j) == JSON_NULL || (word && (!strcmp(word, "inf") || !strcmp(word, "Infinity")));
+}
+
 void mamba_read_limits(struct mamba_form *f, struct conf *c)
 {
 	const struct json *limit = conf_get(c, "time_step_limit");
 	double lo = 0, hi = HUGE_VAL;
 
-	if (limit && (json_len(limit) != 2 || json_to_double(json_at(limit, 0), &lo)))
+	if (limit && (json_len(limit) != 2 || json_to_double(json_at(limit, 0), &lo) ||
+	              (json_to_double(json_at(limit, 1), &hi) && !is_infinite(json_at(limit, 1)))))
 		conf_fail(c, E_FORMAT, "time_step_limit: is not two numbers");
-	if (limit && json_to_double(json_at(limit, 1), &hi))
-		hi = HUGE_VAL; /* as "inf" or null */
 	f->dt_min = (float)lo;
 	f->dt_max = (float)hi;
 }

@@ -21,13 +21,17 @@ struct mla {
 /* Factor of the scores' scale that follows from yarn's mscale_all_dim. */
 static double yarn_scale(struct conf *c)
 {
-	const struct json *r = conf_get(c, "rope_scaling");
-	double all = 0, factor = 1, s;
+	struct conf r = { .j = conf_get(c, "rope_scaling"), .file = c->file, .where = "rope_scaling.", .err = c->err };
+	double all, factor, s;
 
-	if (!r)
-		r = conf_get(c, "rope_parameters");
-	if (json_to_double(json_get(r, "mscale_all_dim"), &all) || json_to_double(json_get(r, "factor"), &factor) ||
-	    factor <= 1)
+	if (!r.j) {
+		r.j = conf_get(c, "rope_parameters");
+		r.where = "rope_parameters.";
+	}
+	all = conf_double_or(&r, "mscale_all_dim", 0);
+	factor = conf_double_or(&r, "factor", 1);
+	c->code = r.code;
+	if (!(factor > 1))
 		return 1;
 	s = 0.1 * all * log(factor) + 1;
 	return s * s;

@@ -133,7 +133,9 @@ static bool has_positions(const struct conf *c)
 {
 	const struct json *r = conf_get(c, "rope_parameters");
 
-	return r ? json_kind(json_get(r, "rope_theta")) != JSON_NULL : conf_get(c, "rope_theta") != NULL;
+	if (json_kind(r) == JSON_OBJECT)
+		return json_kind(json_get(r, "rope_theta")) != JSON_NULL;
+	return r || conf_get(c, "rope_theta"); /* what is no object, rotary_read refuses */
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)

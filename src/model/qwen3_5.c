@@ -115,8 +115,7 @@ static void read_delta(struct conf *c, struct plan *p)
 
 static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int layers, struct arena *a)
 {
-	const struct json *only = conf_get(c, "mlp_only_layers");
-	bool next = is(m, "qwen3_next");
+	bool next = is(m, "qwen3_next"), *dense;
 	int step = conf_int_or(c, "decoder_sparse_step", 1, 1, CONF_LAYERS_MAX);
 
 	p->sparse = arena_zalloc(a, (size_t)layers * sizeof *p->sparse);
@@ -135,14 +134,11 @@ static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int 
 	p->moe.shared_inner = conf_int(c, "shared_expert_intermediate_size", 0, CONF_DIM_MAX);
 	/* Qwen3.5 has no such key and always divides. */
 	p->moe.normalise = next ? conf_bool_or(c, "norm_topk_prob", true) : true;
+	dense = arena_zalloc(a, (size_t)layers * sizeof *dense);
+	if (next)
+		conf_layers_named(c, "mlp_only_layers", 0, layers, dense);
 	for (int i = 0; i < layers; i++)
-		p->sparse[i] = !next || (i + 1) % step == 0;
-	for (size_t i = 0; next && i < json_len(only); i++) {
-		int64_t at;
-
-		if (!json_to_int(json_at(only, i), &at) && at >= 0 && at < layers)
-			p->sparse[at] = false;
-	}
+		p->sparse[i] = !next || ((i + 1) % step == 0 && !dense[i]);
 }
 
 static void read_config(struct qwen *q, struct conf *c, struct plan *p)

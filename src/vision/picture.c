@@ -231,6 +231,8 @@ int picture_read(struct picture_form *f, const struct json *processor, const cha
 		read_colours(&c, "image_mean", f->mean);
 		read_colours(&c, "image_std", f->std);
 	}
+	if (size.j && json_kind(size.j) != JSON_OBJECT && (f->size == SIZE_AREA || f->size == SIZE_LONGEST))
+		conf_fail(&c, E_FORMAT, "size: is %s, not an object", json_kind_name(json_kind(size.j)));
 	if (f->size == SIZE_AREA) {
 		f->area_min = read_area(&size, "shortest_edge", read_area(&c, "min_pixels", f->area_min));
 		f->area_max = read_area(&size, "longest_edge", read_area(&c, "max_pixels", f->area_max));

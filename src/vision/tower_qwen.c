@@ -61,10 +61,10 @@ static void bind_merger(struct binder *b, struct tower *t, struct projector *p, 
 
 static void read_deepstack(struct tower *t, struct conf *c)
 {
-	const struct json *list = conf_get(c, "deepstack_visual_indexes");
+	const struct json *list = conf_list(c, "deepstack_visual_indexes");
 	int64_t at;
 
-	t->n_deep = list ? (int)json_len(list) : 0;
+	t->n_deep = (int)json_len(list);
 	if (t->n_deep > TOWER_DEEP) {
 		conf_fail(c, E_UNSUPPORTED, "deepstack_visual_indexes: %d of them, at most %d are read", t->n_deep,
 		          TOWER_DEEP);
@@ -128,18 +128,10 @@ static const float clip_mean[3] = { 0.48145466f, 0.4578275f, 0.40821073f },
 /* Blocks that see everything; the others see windows. */
 static void read_windows(struct tower *t, struct conf *c, bool *full)
 {
-	const struct json *list = conf_get(c, "fullatt_block_indexes");
 	int cell = t->form.patch * t->form.merge, window = conf_int(c, "window_size", cell, 1 << 16);
-	int64_t at;
 
 	t->window = window / cell;
-	for (size_t i = 0; i < json_len(list); i++) {
-		if (json_to_int(json_at(list, i), &at) || at < 0 || at >= t->depth) {
-			conf_fail(c, E_FORMAT, "fullatt_block_indexes: no list of blocks below %d", t->depth);
-			return;
-		}
-		full[at] = true;
-	}
+	conf_layers_named(c, "fullatt_block_indexes", 0, t->depth, full);
 }
 
 static void bind_qwen2_5(struct tower *t, struct binder *b, struct conf *c)
@@ -158,6 +150,8 @@ static void bind_qwen2_5(struct tower *t, struct binder *b, struct conf *c)
 		return;
 	full = arena_zalloc(&t->holder.arena, (size_t)t->depth * sizeof *full);
 	read_windows(t, c, full);
+	if (c->code)
+		return;
 	bind_patches(b, t, "patch_embed.proj", false);
 	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
 	for (int i = 0; i < t->depth && !b->code; i++) {

@@ -1,0 +1,234 @@
+/* Values of the config that a model reads through a list or beside its usual keys: of another type, of another length or
+ * with entries that are none of what is listed, each is refused by a message that names the key and both values.
+ * A folder has its config and a tensor that shows a tower, and none of the model's: the whole config is sound where binding
+ * stops at a tensor that is missing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "folder.h"
+#include "model/model.h"
+#include "store/store.h"
+#include "vision/picture.h"
+#include "vision/tower.h"
+
+#define SIZES                                                                                                      \
+	"\"vocab_size\":64,\"hidden_size\":32,\"num_hidden_layers\":4,\"num_attention_heads\":2,\"head_dim\":16,"  \
+	"\"num_key_value_heads\":2,\"intermediate_size\":48,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64," \
+	"\"rope_theta\":1e4,\"hidden_act\":\"silu\","
+#define LATENT                                                                                                    \
+	"\"kv_lora_rank\":32,\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"num_experts\":4," \
+	"\"moe_intermediate_size\":16,"
+#define TOWER                                                                                              \
+	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
+	"\"num_heads\":2,\"out_hidden_size\":32,"
+
+enum family { BAILING, QWEN2_MOE, QWEN3_NEXT, KIMI, LFM2, JAMBA, MAMBA2, OLMO_HYBRID, EAGLE3, QWEN3_VL, QWEN2_5_VL };
+
+/* Where a config has an @, a case puts more keys. */
+static const char *const configs[] = {
+	[BAILING] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
+		    "\"num_experts_per_tok\":2@}",
+	[QWEN2_MOE] = "{\"model_type\":\"qwen2_moe\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
+		      "\"moe_intermediate_size\":16,\"shared_expert_intermediate_size\":16@}",
+	[QWEN3_NEXT] = "{\"model_type\":\"qwen3_next\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
+		       "\"moe_intermediate_size\":16,\"shared_expert_intermediate_size\":16,"
+		       "\"full_attention_interval\":4,\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
+		       "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,\"linear_conv_kernel_dim\":4,"
+		       "\"partial_rotary_factor\":0.25@}",
+	[KIMI] = "{\"model_type\":\"kimi_linear\"," SIZES LATENT "\"mla_use_nope\":true,\"num_experts_per_token\":2,"
+		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16@}}",
+	[LFM2] = "{\"model_type\":\"lfm2\"," SIZES "\"norm_eps\":1e-5,\"conv_L_cache\":3@}",
+	[JAMBA] = "{\"model_type\":\"jamba\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
+		  "\"attn_layer_offset\":2,\"attn_layer_period\":4@}",
+	[MAMBA2] = "{\"model_type\":\"mamba2\",\"vocab_size\":64,\"hidden_size\":32,\"num_hidden_layers\":4,"
+		   "\"num_heads\":4,\"head_dim\":16,\"expand\":2,\"state_size\":16,\"n_groups\":2,\"conv_kernel\":4,"
+		   "\"layer_norm_epsilon\":1e-5,\"tie_word_embeddings\":false@}",
+	[OLMO_HYBRID] = "{\"model_type\":\"olmo_hybrid\",\"vocab_size\":64,\"hidden_size\":32,\"num_hidden_layers\":4,"
+			"\"num_attention_heads\":2,\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":48,"
+			"\"max_position_embeddings\":64,\"hidden_act\":\"silu\",\"linear_num_key_heads\":2,"
+			"\"linear_num_value_heads\":2,\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,"
+			"\"linear_conv_kernel_dim\":4@}",
+	[EAGLE3] = "{\"speculators_model_type\":\"eagle3\"," SIZES "\"draft_vocab_size\":64,\"num_hidden_layers\":1@}",
+	[QWEN3_VL] = "{\"model_type\":\"qwen3_vl\",\"text_config\":{\"hidden_size\":32}," TOWER
+		     "\"num_position_embeddings\":16@}}",
+	[QWEN2_5_VL] = "{\"model_type\":\"qwen2_5_vl\",\"text_config\":{\"hidden_size\":32}," TOWER
+		       "\"window_size\":56@}}",
+};
+
+static const struct {
+	enum family of;
+	const char *keys;
+	int code;
+	const char *says;
+} cases[] = {
+	{ BAILING, "", E_MISSING, "tensor" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":null", E_MISSING, "tensor" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":[0,null,7,7.5,1]", E_MISSING, "tensor" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":7", E_FORMAT,
+	  "config.json: expert_swiglu_limit_list: is integer, not a list" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":\"7\"", E_FORMAT, "expert_swiglu_limit_list: is string, not a list" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":{\"0\":7}", E_FORMAT,
+	  "expert_swiglu_limit_list: is object, not a list" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":[7,7,7]", E_FORMAT,
+	  "expert_swiglu_limit_list: has 3 entries, num_hidden_layers is 4" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":[]", E_FORMAT,
+	  "expert_swiglu_limit_list: has 0 entries, num_hidden_layers is 4" },
+	{ BAILING, ",\"expert_swiglu_limit_list\":[7,\"7\",7,7]", E_FORMAT,
+	  "expert_swiglu_limit_list: entry 1 is string, not a limit" },
+	{ BAILING, ",\"share_expert_swiglu_limit_list\":[7,7,-2,7]", E_FORMAT,
+	  "share_expert_swiglu_limit_list: entry 2 is -2, not a limit" },
+	{ BAILING, ",\"share_expert_swiglu_limit_list\":[7]", E_FORMAT,
+	  "share_expert_swiglu_limit_list: has 1 entries, num_hidden_layers is 4" },
+	{ BAILING,
+	  ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"original_max_position_embeddings\":32,"
+	  "\"mscale_all_dim\":\"1\"}",
+	  E_FORMAT, "config.json: rope_scaling.mscale_all_dim: is string, not a number" },
+
+	{ QWEN2_MOE, ",\"mlp_only_layers\":[]", E_MISSING, "tensor" },
+	{ QWEN2_MOE, ",\"mlp_only_layers\":[0,3]", E_MISSING, "tensor" },
+	{ QWEN2_MOE, ",\"mlp_only_layers\":3", E_FORMAT, "config.json: mlp_only_layers: is integer, not a list" },
+	{ QWEN2_MOE, ",\"mlp_only_layers\":[0,4]", E_FORMAT, "mlp_only_layers: entry 1 is 4, not a layer of 0 to 3" },
+	{ QWEN2_MOE, ",\"mlp_only_layers\":[0.5]", E_FORMAT, "mlp_only_layers: entry 0 is 0.5, not a layer of 0 to 3" },
+	{ QWEN3_NEXT, ",\"mlp_only_layers\":[1]", E_MISSING, "tensor" },
+	{ QWEN3_NEXT, ",\"mlp_only_layers\":{\"1\":1}", E_FORMAT, "mlp_only_layers: is object, not a list" },
+	{ QWEN3_NEXT, ",\"mlp_only_layers\":[-1]", E_FORMAT, "mlp_only_layers: entry 0 is -1, not a layer of 0 to 3" },
+	{ QWEN3_NEXT, ",\"mlp_only_layers\":[null]", E_FORMAT,
+	  "mlp_only_layers: entry 0 is null, not a layer of 0 to 3" },
+
+	{ KIMI, ",\"full_attn_layers\":[4],\"kda_layers\":[1,2,3]", E_MISSING, "tensor" },
+	{ KIMI, ",\"full_attn_layers\":[3],\"kda_layers\":[0,1,2]", E_MISSING, "tensor" },
+	{ KIMI, ",\"kda_layers\":[1,2,3,4]", E_MISSING, "tensor" },
+	{ KIMI, ",\"full_attn_layers\":4,\"kda_layers\":[1,2,3,4]", E_FORMAT,
+	  "config.json: linear_attn_config.full_attn_layers: is integer, not a list" },
+	{ KIMI, ",\"full_attn_layers\":[4,5],\"kda_layers\":[1,2,3]", E_FORMAT,
+	  "linear_attn_config.full_attn_layers: entry 1 is 5, not a layer of 1 to 4" },
+	{ KIMI, ",\"full_attn_layers\":[4],\"kda_layers\":[1,2,3,\"4\"]", E_FORMAT,
+	  "linear_attn_config.kda_layers: entry 3 is string, not a layer of 1 to 4" },
+
+	{ LFM2, ",\"full_attn_idxs\":[2]", E_MISSING, "tensor" },
+	{ LFM2, ",\"full_attn_idxs\":2", E_FORMAT, "config.json: full_attn_idxs: is integer, not a list" },
+	{ LFM2, ",\"full_attn_idxs\":[9]", E_FORMAT, "full_attn_idxs: entry 0 is 9, not a layer of 0 to 3" },
+
+	{ JAMBA, ",\"mamba_dt_rank\":\"auto\"", E_MISSING, "tensor" },
+	{ JAMBA, ",\"mamba_dt_rank\":null", E_MISSING, "tensor" },
+	{ JAMBA, ",\"mamba_dt_rank\":2.5", E_FORMAT, "config.json: mamba_dt_rank: is number, not an integer" },
+	{ JAMBA, ",\"mamba_dt_rank\":\"4\"", E_FORMAT, "config.json: mamba_dt_rank: is string, not an integer" },
+
+	{ MAMBA2, ",\"time_step_limit\":[0.0,Infinity]", E_MISSING, "tensor" },
+	{ MAMBA2, ",\"time_step_limit\":[0,null]", E_MISSING, "tensor" },
+	{ MAMBA2, ",\"time_step_limit\":[0,\"inf\"]", E_MISSING, "tensor" },
+	{ MAMBA2, ",\"time_step_limit\":[0,{\"__float__\":\"Infinity\"}]", E_MISSING, "tensor" },
+	{ MAMBA2, ",\"time_step_limit\":[0,0.1]", E_MISSING, "tensor" },
+	{ MAMBA2, ",\"time_step_limit\":[0,\"0.1\"]", E_FORMAT, "config.json: time_step_limit: is not two numbers" },
+	{ MAMBA2, ",\"time_step_limit\":[0,{\"__float__\":\"0.1\"}]", E_FORMAT, "time_step_limit: is not two numbers" },
+	{ MAMBA2, ",\"time_step_limit\":[0,true]", E_FORMAT, "time_step_limit: is not two numbers" },
+	{ MAMBA2, ",\"time_step_limit\":0.1", E_FORMAT, "time_step_limit: is not two numbers" },
+
+	{ OLMO_HYBRID, ",\"rope_parameters\":{\"rope_theta\":null}", E_MISSING, "tensor" },
+	{ OLMO_HYBRID, ",\"rope_parameters\":500000", E_FORMAT,
+	  "config.json: rope_parameters: is integer, not an object" },
+
+	{ EAGLE3, "", E_MISSING, "tensor" },
+	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":[]}", E_MISSING, "tensor" },
+	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":[1,2,8]}", E_MISSING, "tensor" },
+	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":[1,2,9]}", E_UNSUPPORTED, "entry 2" },
+	{ EAGLE3, ",\"eagle_aux_hidden_state_layer_ids\":2", E_FORMAT,
+	  "config.json: eagle_aux_hidden_state_layer_ids: is integer, not a list" },
+	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":\"2\"}", E_FORMAT,
+	  "config.json: eagle_config.eagle_aux_hidden_state_layer_ids: is string, not a list" },
+
+	{ QWEN3_VL, ",\"deepstack_visual_indexes\":[0,2]", E_MISSING, "tensor" },
+	{ QWEN3_VL, ",\"deepstack_visual_indexes\":2", E_FORMAT,
+	  "config.json: vision_config.deepstack_visual_indexes: is integer, not a list" },
+	{ QWEN3_VL, ",\"deepstack_visual_indexes\":{}", E_FORMAT, "deepstack_visual_indexes: is object, not a list" },
+	{ QWEN2_5_VL, ",\"fullatt_block_indexes\":[3]", E_FORMAT, "patch_embed.proj.weight: is [1]" },
+	{ QWEN2_5_VL, ",\"fullatt_block_indexes\":3", E_FORMAT,
+	  "config.json: vision_config.fullatt_block_indexes: is integer, not a list" },
+	{ QWEN2_5_VL, ",\"fullatt_block_indexes\":[4]", E_FORMAT,
+	  "vision_config.fullatt_block_indexes: entry 0 is 4, not a layer of 0 to 3" },
+};
+
+/* Opens the folder as a model, as the draft head of one with 8 layers, or as the tower of one that sees. */
+static int open_folder(const char *dir, enum family of, struct err *err)
+{
+	static const struct model target = { .shape = { .layers = 8, .vocab = 64, .hidden = 32 } };
+	struct store *st = NULL;
+	struct model *m = NULL;
+	struct tower *t = NULL;
+	int rc = store_open(&st, dir, err);
+
+	if (!rc && of >= QWEN3_VL) {
+		rc = tower_open(&t, st, err);
+		assert_true(rc || t);
+	} else if (!rc) {
+		rc = of == EAGLE3 ? model_bind_head(&m, &target, st, err) : model_bind(&m, st, err);
+	}
+	tower_close(t);
+	model_close(m);
+	store_close(st);
+	return rc;
+}
+
+static void test_values(void **state)
+{
+	static const char header[] = "{\"visual.patch_embed.proj.weight\":{\"dtype\":\"F32\",\"shape\":[1],"
+				     "\"data_offsets\":[0,4]}}";
+	char *dir = folder_new();
+	int bad = 0;
+
+	folder_put_tensors(dir, "model.safetensors", header, 4);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *text = configs[cases[i].of], *at = strchr(text, '@');
+		struct err err = { 0 };
+		char config[2000];
+		int rc;
+
+		snprintf(config, sizeof config, "%.*s%s%s", (int)(at - text), text, cases[i].keys, at + 1);
+		folder_puts(dir, "config.json", config);
+		rc = open_folder(dir, cases[i].of, &err);
+		if (rc != cases[i].code || !strstr(err.msg, cases[i].says) || strchr(err.msg, '\n')) {
+			print_error("%zu, %s: %d: \"%s\" does not say \"%s\"\n", i, cases[i].keys, rc, err.msg,
+			            cases[i].says);
+			bad++;
+		}
+	}
+	folder_remove(dir);
+	assert_int_equal(bad, 0);
+}
+
+/* The size of pictures, which a file of its own says. */
+static void test_size(void **state)
+{
+	static const char *const texts[] = { "{\"size\":{\"longest_edge\":64}}", "{\"size\":null}", "{\"size\":64}",
+		                             "{\"size\":[64,64]}" };
+
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct picture_form form = { .size = SIZE_LONGEST, .patch = 16, .edge = 32, .std = { 1, 1, 1 } };
+		struct err err = { 0 };
+		struct json *j = json_parse(texts[i], strlen(texts[i]), 0, &err);
+		int rc = picture_read(&form, j, "p.json", &err);
+
+		json_free(j);
+		assert_int_equal(rc, i < 2 ? 0 : E_FORMAT);
+		assert_int_equal(form.edge, i ? 32 : 64);
+		if (rc)
+			assert_string_equal(err.msg, i == 2 ? "p.json: size: is integer, not an object" :
+			                                      "p.json: size: is array, not an object");
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = { cmocka_unit_test(test_values), cmocka_unit_test(test_size) };
+
+	log_set_level((enum log_level) - 1);
+	return cmocka_run_group_tests_name("lists of the config", tests, NULL, NULL);
+}
