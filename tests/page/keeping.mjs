@@ -154,8 +154,19 @@ const bring = (how, files, text = '') => now.page.evaluate(([h, list, t]) => {
 }, [how, files, text]);
 const utf8 = (text) => [...new TextEncoder().encode(text)];
 
+// The page as it is with a model that sees, or with one that reads text alone.
+const with_vision = async (vision) => {
+	await now.page.route('**/props', async (route) => {
+		const props = await (await route.fetch()).json();
+		await route.fulfill({ json: { ...props, modalities: { ...props.modalities, vision } } });
+	});
+	await now.page.reload();
+	await ready();
+};
+
 test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 	const { page } = now;
+	await with_vision(false);
 	const chips = page.locator('#attached .chip');
 	const sent = await model_says(says('read'));
 	await bring('drop', [['notes.txt', 'text/plain', utf8('first ``` note\n')], ['code.py', '', utf8('print("é")')]]);
@@ -187,12 +198,7 @@ test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 
 test('pictures, where the model sees', async () => {
 	const { page } = now;
-	await page.route('**/props', async (route) => {
-		const props = await (await route.fetch()).json();
-		await route.fulfill({ json: { ...props, modalities: { ...props.modalities, vision: true } } });
-	});
-	await page.reload();
-	await ready();
+	await with_vision(true);
 	// A red circle and two blue squares, so that screenshots show something.
 	const png = await page.evaluate(async () => {
 		const canvas = new OffscreenCanvas(320, 200), c = canvas.getContext('2d');

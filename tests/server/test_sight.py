@@ -50,7 +50,7 @@ def tensors(width, inner, hidden):
 
 def make_model(folder):
     for f in os.listdir(MODEL):
-        if f not in ("config.json", "model.safetensors"):
+        if f != "config.json" and not f.startswith("model"):     # MODEL's own tower stays behind
             shutil.copy(os.path.join(MODEL, f), folder)
     with open(os.path.join(MODEL, "config.json")) as f:
         config = json.load(f)

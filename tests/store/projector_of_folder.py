@@ -303,7 +303,9 @@ def qwen3_5_made(tensors, config, kind):
 
 
 def with_tower(tensors, config):
-    """The bundled model with a tower of two blocks."""
+    """The bundled model with a tower of two blocks instead of its own."""
+    for name in [n for n in tensors if n.startswith("model.visual.")]:
+        del tensors[name]
     rng, width, inner, hidden = random.Random(1), 32, 64, config["text_config"]["hidden_size"]
     config["vision_config"] = {"depth": 2, "hidden_size": width, "intermediate_size": inner, "num_heads": 2, "patch_size": 16,
                                "out_hidden_size": hidden, "num_position_embeddings": 16, "deepstack_visual_indexes": []}

@@ -27,6 +27,11 @@ def main():
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
     for i in range(count):
         s = data.make(r, test=i % 3 == 0)
+        if i % 5 == 0:      # some with pictures
+            for m in s["messages"]:
+                if m["role"] in ("user", "tool") and r.random() < 0.5:
+                    parts = [{"type": "text", "text": m["content"]}, {"type": "image"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+                    m["content"] = r.sample(parts, r.randint(1, 3))
         m = s["messages"]
         a = "".join(x for x, _ in render(m, s["tools"]))
         b = tpl.render(messages=m, tools=s["tools"])

@@ -8,6 +8,7 @@ TOOLS_HEAD = "# Tools\n\nYou have access to the following functions:\n\n<tools>"
 TOOLS_TAIL = ("\n</tools>\n\nTo call a function, reply in this format and write nothing after it:\n\n"
               "<tool_call>\n<function=name>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>")
 EMPTY_THINK = "<think>\n\n</think>\n\n"
+PICTURE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def dumps(x):
@@ -20,6 +21,13 @@ def call_text(call):
     for k, v in f["arguments"].items():
         out += "<parameter=" + k + ">\n" + (v if isinstance(v, str) else dumps(v)) + "\n</parameter>\n"
     return out + "</function>\n</tool_call>"
+
+
+def text_of(content):
+    """Text, or parts of text and pictures."""
+    if isinstance(content, list):
+        return "".join(p["text"] if "text" in p else PICTURE for p in content).strip()
+    return (content or "").strip()
 
 
 def render(messages, tools=None, enable_thinking=False, generation=False, blocks=False):
@@ -37,7 +45,7 @@ def render(messages, tools=None, enable_thinking=False, generation=False, blocks
         seg.append(("<|im_start|>system\n" + system + "<|im_end|>\n", 0))
     last_query = max(i for i, m in enumerate(messages) if m["role"] == "user")
     for i, m in enumerate(messages):
-        content = (m.get("content") or "").strip()
+        content = text_of(m.get("content"))
         if m["role"] == "user":
             seg.append(("<|im_start|>user\n" + content + "<|im_end|>\n", 0))
         elif m["role"] == "assistant":
