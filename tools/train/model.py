@@ -155,9 +155,9 @@ class Batch:
 
 
 def rope(x, b):
-    """x: [B, T, H, D]"""
+    """x: [B, T, H, D]; angles by position, or by row and position"""
     h = b.R // 2
-    c, s = b.cos[:x.shape[1], None], b.sin[:x.shape[1], None]
+    c, s = (t[:x.shape[1], None] if t.dim() == 2 else t[:, :, None] for t in (b.cos, b.sin))
     x1, x2 = x[..., :h], x[..., h:b.R]
     return torch.cat([x1 * c - x2 * s, x2 * c + x1 * s, x[..., b.R:]], -1)
 
