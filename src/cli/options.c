@@ -482,6 +482,8 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 
 	buf_init(&b);
 	rc = file_read(path, CONFIG_BYTES_MAX, &b, err);
+	if (!rc && b.n && memchr(b.p, 0, b.n))
+		rc = err_set(err, E_FORMAT, "%s: a byte 0 in it; options are lines of plain text", path);
 	if (rc) {
 		buf_fini(&b);
 		return rc;

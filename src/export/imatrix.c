@@ -1,6 +1,7 @@
 /* imatrix.c - see imatrix.h. */
 #include "export/imatrix.h"
 
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -63,11 +64,13 @@ static void add_floor(struct importance *it)
 {
 	for (float *v = it->v; v < it->v + (size_t)it->stack * (size_t)it->cols; v += it->cols) {
 		double sum = 0;
+		float floor;
 
 		for (int i = 0; i < it->cols; i++)
 			sum += (double)v[i];
+		floor = sum > 0 ? fmaxf((float)(1e-4 * sum / it->cols), FLT_MIN) : 1.0f;
 		for (int i = 0; i < it->cols; i++)
-			v[i] += sum > 0 ? (float)(1e-4 * sum / it->cols) : 1.0f;
+			v[i] = fminf(v[i] + floor, FLT_MAX);
 	}
 }
 
@@ -196,6 +199,10 @@ static int read_old(struct imatrix *m, const char *path, const struct buf *file,
 			return err_set(err, E_FORMAT, "%s: entry %d of %d: its name is not whole", path, i, n);
 		name = (const char *)r.p;
 		r.p += length;
+		for (int k = 0; k < length; k++)
+			if ((unsigned char)name[k] < ' ' || name[k] == 0x7f)
+				return err_set(err, E_FORMAT, "%s: entry %d of %d: byte %d of its name is 0x%02x", path,
+				               i, n, k, (unsigned char)name[k]);
 		if (read_int(&r, INT_MAX, &calls) || read_int(&r, INT_MAX, &values) || values < 1 ||
 		    (size_t)(r.end - r.p) / sizeof(float) < (size_t)values)
 			return err_set(err, E_FORMAT, "%s: %.*s: its values are not whole", path, length, name);
@@ -226,6 +233,9 @@ int imatrix_read(struct imatrix *m, const char *path, struct err *err)
 	buf_fini(&file);
 	if (m->n)
 		qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
+	for (int i = 1; i < m->n && !rc; i++)
+		if (!strcmp(m->v[i].name, m->v[i - 1].name))
+			rc = err_set(err, E_FORMAT, "%s: %s: there are two of them", path, m->v[i].name);
 	if (rc)
 		imatrix_fini(m);
 	return rc;

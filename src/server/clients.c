@@ -31,6 +31,9 @@ static int line(struct clients *c, const char *p, size_t n, const char *path, in
 	size_t len[2];
 	int words = 0;
 
+	/* As in UTF-16, whose keys would be single letters. */
+	if (memchr(p, 0, n))
+		return err_set(err, E_FORMAT, "%s line %d: a byte 0; keys are lines of plain text", path, number);
 	if (end)
 		n = (size_t)(end - p);
 	for (size_t i = 0; i < n;) {
@@ -58,12 +61,16 @@ static int line(struct clients *c, const char *p, size_t n, const char *path, in
 
 static int read_file(struct clients *c, const char *path, struct err *err)
 {
+	static const char mark[] = "\xef\xbb\xbf"; /* U+FEFF, which some editors put in front */
 	struct buf b;
 	int number = 0, before = c->n, r;
+	size_t at = 0;
 
 	buf_init(&b);
 	r = file_read(path, FILE_MAX, &b, err);
-	for (size_t at = 0; !r && at < b.n;) {
+	if (b.n >= 3 && !memcmp(b.p, mark, 3))
+		at = 3;
+	while (!r && at < b.n) {
 		const char *p = b.p + at, *lf = memchr(p, '\n', b.n - at);
 		size_t n = lf ? (size_t)(lf - p) : b.n - at;
 
