@@ -142,10 +142,12 @@ def gap_round(s, side, seed):
     marks = [time.monotonic()]
     time.sleep(5)
     marks.append(time.monotonic())
+    sides = []
     for body in bodies:
+        begin = time.monotonic()
         s.send(body)
-        marks.append(time.monotonic())
-    time.sleep(0.5)  # the gap that the last mark lies in ends
+        sides.append((begin, time.monotonic()))
+        time.sleep(0.5)  # the gap that this lies in ends, before what comes next can lengthen it
     stream.terminate()
     stream.join()
     data = b""
@@ -153,9 +155,9 @@ def gap_round(s, side, seed):
         data += more
     os.close(r)
     times = [t for t, in struct.iter_unpack("d", data[:len(data) // 8 * 8])]
-    alone, images, words = (gaps(times, a, b) for a, b in zip(marks, marks[1:]))
+    alone, images, words = (gaps(times, a, b) for a, b in [marks] + sides)
     step = statistics.median(alone)
-    out = {"tokens": n, "step_ms": 1e3 * step, "images_s": marks[2] - marks[1], "text_s": marks[3] - marks[2]}
+    out = {"tokens": n, "step_ms": 1e3 * step, "images_s": sides[0][1] - sides[0][0], "text_s": sides[1][1] - sides[1][0]}
     for name, v in (("alone", alone), ("images", images), ("text", words)):
         out[name + "_median_ms"], out[name + "_largest_ms"] = 1e3 * statistics.median(v), 1e3 * max(v)
     out["steps_beyond_alone"] = (max(images) - max(alone)) / step

@@ -10,6 +10,8 @@
 /* Longest part of a tower's work while no answer waits for the next step; and one beside answers whose steps were not yet
  * measured. */
 enum { ALONE_NS = 50000000, UNKNOWN_NS = ALONE_NS / 10 };
+/* Rows behind a prompt's pictures that count as coming with them. */
+enum { QUESTION = 64 };
 
 /* ---- what is asked ---- */
 
@@ -195,7 +197,7 @@ int brought_ready(const struct brought *b, int pos, int end)
 
 bool brought_more(const struct brought *b, int pos)
 {
-	return b->n && b->span[b->n - 1].at + b->span[b->n - 1].n > pos;
+	return b->n && b->span[b->n - 1].at + b->span[b->n - 1].n + QUESTION > pos;
 }
 
 /* ---- vectors that are not there yet ---- */

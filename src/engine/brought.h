@@ -47,7 +47,8 @@ int brought_ceil(const struct brought *b, int pos);
 /* The first position from pos on whose vectors are not there yet; end: there is none before it. */
 int brought_ready(const struct brought *b, int pos, int end);
 
-/* Does the prompt have rows at or behind pos that bring their own vectors? */
+/* Does the prompt have rows that bring their own vectors at or behind pos, or shortly before it?  A question that follows its
+ * pictures comes in as they do. */
 bool brought_more(const struct brought *b, int pos);
 /* Does r wait for vectors of its next row? */
 bool brought_waits(const struct request *r);

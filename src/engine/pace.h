@@ -2,7 +2,7 @@
  *
  * While answers run, a step takes at most the gap asked for between their
  * tokens; while none does, twice that, so that whoever comes next joins soon; nor
- * longer than six decode steps, or ten; three while pictures are on their way.
+ * longer than six decode steps, or ten; two and a half while pictures are on their way.
  * A state that is copied to be kept counts with the step after which that is done.
  * What a step costs is measured:
  *

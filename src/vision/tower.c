@@ -17,6 +17,9 @@ static const struct tower_family *const families[] = { &tower_qwen,   &tower_qwe
 
 enum { PATH = 160 };
 
+/* Bytes of a run's memory that are kept at most: five times those of a picture of 1,024 x 1,024 where hidden is 768. */
+enum { SPARE_MOST = 128 << 20 };
+
 /* "path", "path.name" or "path.i.name" */
 static void path_of(char out[PATH], const char *path, int i, const char *name)
 {
@@ -197,6 +200,7 @@ int tower_open(struct tower **out, struct store *st, struct err *err)
 	if (json_kind(vision) != JSON_OBJECT || !f || !(prefix = store_prefix(st, f->prefix, f->shown_by)))
 		return 0;
 	t = xcalloc(1, sizeof *t);
+	pthread_mutex_init(&t->spare_lock, NULL);
 	t->st = st;
 	t->family = f;
 	arena_init(&t->holder.arena);
@@ -244,10 +248,45 @@ int tower_attach(struct tower *t, struct backend *be, enum arith arith, const st
 	return place(t, err);
 }
 
+void *tower_take(struct tower *t, size_t *bytes)
+{
+	void *area = NULL;
+
+	pthread_mutex_lock(&t->spare_lock);
+	if (t->spare_bytes >= *bytes) {
+		area = t->spare;
+		*bytes = t->spare_bytes;
+		t->spare = NULL;
+		t->spare_bytes = 0;
+	}
+	pthread_mutex_unlock(&t->spare_lock);
+	return area ? area : t->be->ops->alloc(t->be, *bytes);
+}
+
+void tower_give(struct tower *t, void *area, size_t bytes)
+{
+	pthread_mutex_lock(&t->spare_lock);
+	if (bytes <= SPARE_MOST && bytes > t->spare_bytes) {
+		void *was = t->spare;
+		size_t was_bytes = t->spare_bytes;
+
+		t->spare = area;
+		t->spare_bytes = bytes;
+		area = was;
+		bytes = was_bytes;
+	}
+	pthread_mutex_unlock(&t->spare_lock);
+	if (area)
+		t->be->ops->free(t->be, area, bytes);
+}
+
 void tower_close(struct tower *t)
 {
 	if (!t)
 		return;
+	if (t->spare)
+		t->be->ops->free(t->be, t->spare, t->spare_bytes);
+	pthread_mutex_destroy(&t->spare_lock);
 	if (t->n_placed)
 		t->be->ops->unplace(t->be, t->placed, t->n_placed);
 	free(t->placed);

@@ -8,6 +8,8 @@
 #ifndef VISION_TOWER_PARTS_H
 #define VISION_TOWER_PARTS_H
 
+#include <pthread.h>
+
 #include "model/bind.h"
 #include "model/conf.h"
 #include "vision/tower.h"
@@ -100,6 +102,11 @@ struct tower {
 	int wide; /* dims of a head in the cache: dim, filled up for the kernels */
 	struct placed *placed;
 	int n_placed;
+
+	/* Memory of a run that is over, for the next one: to get 25 MB anew takes some 60 ms of page faults. */
+	pthread_mutex_t spare_lock; /* runs end on any thread */
+	void *spare;
+	size_t spare_bytes;
 };
 
 struct tower_family {
@@ -127,6 +134,11 @@ const float *bind_host_table(struct binder *b, int rows, int cols, const char *p
 /* The patch embedding, and whether its weights have channels last. */
 void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias);
 int layout_plain(const struct tower *t, const struct picture_plan *p, int32_t *out);
+
+/* Backend memory for a run, with anything in it; *bytes is what is wanted and becomes what it has.  NULL: there is none.
+ * tower_give keeps it for the next run, or frees it.  On any thread. */
+void *tower_take(struct tower *t, size_t *bytes);
+void tower_give(struct tower *t, void *area, size_t bytes);
 
 /* A tower at work on one image: tower_run.c. */
 struct tower_run;

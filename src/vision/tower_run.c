@@ -302,7 +302,7 @@ static size_t lay_area(struct tower_run *r, uint8_t *base, int pages)
 static void view_close(struct tower_run *r)
 {
 	if (r->area)
-		r->t->be->ops->free(r->t->be, r->area, r->area_bytes);
+		tower_give(r->t, r->area, r->area_bytes);
 	r->area = NULL;
 	if (r->im_own)
 		free(r->im.rgb);
@@ -322,7 +322,7 @@ static void view_close(struct tower_run *r)
 
 static int view_open(struct tower_run *r, struct err *err)
 {
-	const struct tower *t = r->t;
+	struct tower *t = r->t;
 	const struct picture_view *v = &r->plan->view[r->view];
 	struct kv_rows rows = kv_rows_of(kv_format_find(t->arith == ARITH_FAST ? "bf16" : "f32"));
 	int group = group_of(t), most = UNIT_MOST / group * group, pages;
@@ -339,7 +339,7 @@ static int view_open(struct tower_run *r, struct err *err)
 	if (!r->page_bytes)
 		return err_set(err, E_UNSUPPORTED, "image: no cache rows for heads of %d", t->wide);
 	r->area_bytes = lay_area(r, NULL, pages);
-	r->area = t->be->ops->alloc(t->be, r->area_bytes);
+	r->area = tower_take(t, &r->area_bytes);
 	if (!r->area)
 		return err_set(err, E_FULL, "image: no memory for %zu bytes that %d patches need", r->area_bytes, r->n);
 	lay_area(r, r->area, pages);

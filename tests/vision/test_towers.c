@@ -315,18 +315,22 @@ static void same_bits(const struct media *a, const struct media *b, const char *
 	CHECK(!memcmp(&a->digest, &b->digest, sizeof a->digest), "%s: digest", what);
 }
 
-/* Alone at once; then on other threads, part by part in turns with another image, behind the far backend. */
+/* Alone at once; then on other threads, part by part in turns with another image, in memory used before, behind the far
+ * backend. */
 static void check_law(const char *folder, enum arith arith)
 {
 	struct rig one, many, away;
-	struct media *want, *part, *other, *beyond;
+	struct media *want, *first, *part, *other, *beyond;
 	struct err err;
 
 	rig_open(&one, folder, arith, 1, false);
 	rig_open(&many, folder, arith, 3, false);
 	want = media_of(&one, "c448x300");
 	run(want, INT64_MAX / 2);
-	part = media_of(&many, "c448x300");
+	first = media_of(&many, "c448x300");
+	run(first, 1000000);
+	same_bits(want, first, "threads");
+	part = media_of(&many, "c448x300"); /* in the memory of the first; the other in memory of its own */
 	other = media_of(&many, "e75x118_rgba");
 	CHECK(memcmp(&want->digest, &other->digest, sizeof want->digest), "two images, one digest");
 	while (!part->vectors || !other->vectors) {
@@ -334,11 +338,16 @@ static void check_law(const char *folder, enum arith arith)
 		CHECK(!other->ops->work(other, 1, &err), "%s", err.msg);
 	}
 	same_bits(want, part, "threads and parts");
+	media_unref(first);
+	first = media_of(&many, "e75x118_rgba"); /* in memory that a larger one has used */
+	run(first, 1000000);
+	same_bits(other, first, "used memory");
 	rig_open(&away, folder, arith, 2, true);
 	beyond = media_of(&away, "c448x300");
 	run(beyond, 1000000);
 	same_bits(want, beyond, "far backend");
 	media_unref(want);
+	media_unref(first);
 	media_unref(part);
 	media_unref(other);
 	media_unref(beyond);
