@@ -48,25 +48,59 @@ enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, AHEAD = 2816 };
 
 /* ---- scales ---- */
 
-INLINE __m256 halves_at(const uint8_t *p)
+/* The numbers that lanes begin with, as many as there are lanes. */
+#if defined(__AVX512VNNI__)
+INLINE floats halves_at(const uint8_t *p)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+INLINE ints bytes_at(const uint8_t *p)
+{
+	return _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
+}
+INLINE ints signed_at(const uint8_t *p)
+{
+	return _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p));
+}
+INLINE floats e8m0_halves(const uint8_t *p)
+{
+	ints e = bytes_at(p), v = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+
+	return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(v, _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(2), e),
+	                                                  _mm512_set1_epi32(0x200000), e));
+}
+INLINE floats ue4m3_halves(const uint8_t *p)
+{
+	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)), seven = _mm256_set1_epi16(0x7f);
+	__m256i none = _mm256_cmpeq_epi16(b, seven), h = _mm256_slli_epi16(_mm256_and_si256(b, seven), 7);
+
+	return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_andnot_si256(none, h)), _mm512_set1_ps(128.0f));
+}
+INLINE floats minus(floats v)
+{
+	return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f));
+}
+#else
+INLINE floats halves_at(const uint8_t *p)
 {
 	return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 }
-
-INLINE __m256i bytes_at(const uint8_t *p)
+INLINE ints bytes_at(const uint8_t *p)
 {
 	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
 }
-
-INLINE __m256 e8m0_halves(const uint8_t *p)
+INLINE ints signed_at(const uint8_t *p)
 {
-	__m256i e = bytes_at(p), tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
-	__m256i v = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+	return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p));
+}
+INLINE floats e8m0_halves(const uint8_t *p)
+{
+	ints e = bytes_at(p), tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
+	ints v = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
 
 	return _mm256_castsi256_ps(_mm256_blendv_epi8(v, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
-
-INLINE __m256 ue4m3_halves(const uint8_t *p)
+INLINE floats ue4m3_halves(const uint8_t *p)
 {
 	__m128i b = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p));
 	__m128i none = _mm_cmpeq_epi16(b, _mm_set1_epi16(0x7f));
@@ -74,33 +108,34 @@ INLINE __m256 ue4m3_halves(const uint8_t *p)
 
 	return _mm256_mul_ps(_mm256_cvtph_ps(_mm_andnot_si128(none, h)), _mm256_set1_ps(128.0f));
 }
-
-/* Of half h (of 8 lanes) of group g, of block n of the file. */
-INLINE void scale_lanes(float *scale, float *bias, const uint8_t *p, const struct plane_scales *at, size_t n, size_t g,
-                        float unit, const enum scale_kind kind, int h)
+INLINE floats minus(floats v)
 {
-	const uint8_t *d = p + at->d + (n * BLOCK_OUT + 8 * (size_t)h) * 2, *m = d + (at->m - at->d);
-	const uint8_t *s = p + at->s + g * BLOCK_OUT + 8 * (size_t)h, *min = s + (at->min - at->s);
-	__m256i v;
+	return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
+}
+#endif
+
+/* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases. */
+INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const struct plane_scales *at, size_t n,
+                        size_t g, float unit, const enum scale_kind kind, int h)
+{
+	const uint8_t *d = p + at->d + (n * BLOCK_OUT + LANES * (size_t)h) * 2, *m = d + (at->m - at->d);
+	const uint8_t *s = p + at->s + g * BLOCK_OUT + LANES * (size_t)h, *min = s + (at->min - at->s);
 
 	switch (kind) {
-	case SCALE_HALF: _mm256_storeu_ps(scale, halves_at(d)); break;
+	case SCALE_HALF: *scale = halves_at(d); break;
 	case SCALE_HALVES:
-		_mm256_storeu_ps(scale, halves_at(d));
-		_mm256_storeu_ps(bias, halves_at(m));
+		*scale = halves_at(d);
+		*bias = halves_at(m);
 		break;
 	case SCALE_TIMES:
-		v = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)s));
-		_mm256_storeu_ps(
-			scale, _mm256_mul_ps(_mm256_mul_ps(halves_at(d), _mm256_cvtepi32_ps(v)), _mm256_set1_ps(unit)));
+		*scale = I(mul_ps)(I(mul_ps)(halves_at(d), I(cvtepi32_ps)(signed_at(s))), I(set1_ps)(unit));
 		break;
 	case SCALE_TIMES_MIN:
-		_mm256_storeu_ps(scale, _mm256_mul_ps(halves_at(d), _mm256_cvtepi32_ps(bytes_at(s))));
-		_mm256_storeu_ps(bias, _mm256_xor_ps(_mm256_mul_ps(halves_at(m), _mm256_cvtepi32_ps(bytes_at(min))),
-		                                     _mm256_set1_ps(-0.0f)));
+		*scale = I(mul_ps)(halves_at(d), I(cvtepi32_ps)(bytes_at(s)));
+		*bias = minus(I(mul_ps)(halves_at(m), I(cvtepi32_ps)(bytes_at(min))));
 		break;
-	case SCALE_E8M0: _mm256_storeu_ps(scale, e8m0_halves(s)); break;
-	case SCALE_UE4M3: _mm256_storeu_ps(scale, ue4m3_halves(s)); break;
+	case SCALE_E8M0: *scale = e8m0_halves(s); break;
+	case SCALE_UE4M3: *scale = ue4m3_halves(s); break;
 	}
 }
 
@@ -109,11 +144,24 @@ INLINE void scales_run(float *scale, float *bias, size_t step, const struct weig
 {
 	const struct plane_scales at = planes_scales(w);
 	size_t groups = (size_t)(w->cols / w->group), per = (size_t)(w->fmt->coding->block->length / w->group);
+	size_t asked = 0, each = at.end / groups + 1;
 	float unit = w->fmt->coding->scale_unit;
 
 	for (size_t g = 0, n = 0, j = 0; g < groups; g++) {
-		for (int h = 0; h < 2; h++)
-			scale_lanes(scale + g * step + 8 * h, bias + g * step + 8 * h, p, &at, n, g, unit, kind, h);
+		/* Whoever read the 16 outputs before asked for AHEAD bytes of these; codes come next, and are asked for
+		 * meanwhile, so that memory does not rest. */
+		if (g * each >= asked && asked < at.end) {
+			__asm__ volatile("prefetcht0 %0" : : "m"(p[asked + AHEAD]));
+			asked += BLOCK_LINE;
+		}
+		for (int h = 0; h < HALVES; h++) {
+			floats s, b;
+
+			scale_lanes(&s, &b, p, &at, n, g, unit, kind, h);
+			I(storeu_ps)(scale + g * step + LANES * h, s);
+			if (kind == SCALE_HALVES || kind == SCALE_TIMES_MIN)
+				I(storeu_ps)(bias + g * step + LANES * h, b);
+		}
 		if (++j == per) {
 			n++;
 			j = 0;
