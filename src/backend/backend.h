@@ -83,6 +83,7 @@ struct pass {
 	 * those of other items are as always.  NULL: such a failure ends the program. */
 	bool *spoiled;     /* [n_item] */
 	struct err spoilt; /* why, of the first in this pass; code 0: none is */
+	int experts_used;  /* written by moe: different experts that the rows of its last call chose */
 
 	/* Work memory of the pass: handed out by pass_floats, all given back by
 	 * pass_reset.  Sized once for the largest step. */
@@ -469,7 +470,7 @@ struct backend_ops {
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
 	/* out = the mixture's output for in, or out += it with add; out may be in.  by: what the routers read, rows of
-	 * the router's cols; NULL: in. */
+	 * the router's cols; NULL: in.  Sets experts_used. */
 	void (*moe)(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
 	            int cols);
 	/* out[n][heads][out_dim] = in[n][heads][in_dim], cut or filled up with zeros; with a rope rotated by the rows'

@@ -248,21 +248,18 @@ static void timed_moe(struct pass *p, float *out, bool add_to, const struct moe 
 	const struct weight *all[] = { m->gate, m->up, m->down };
 	const struct weight *shared[] = { m->shared_gate, m->shared_up, m->shared_down };
 	struct op_cost c = { 0 };
-	double picks = (double)n * m->top_k, missed = 1;
-	int64_t t;
+	double picks = (double)n * m->top_k;
+	int64_t t = clock_monotonic_ns();
 
-	for (int i = 0; i < n; i++)
-		missed *= 1 - (double)m->top_k / m->experts;
+	of(p)->inner->moe(p, out, add_to, m, in, by, n, cols);
 	add_product(&c, p, m->router, n, 1);
 	for (int i = 0; i < 3; i++) {
 		/* Counts every expert as the first one. */
 		if (all[i])
-			add_product(&c, p, all[i], picks, m->experts * (1 - missed));
+			add_product(&c, p, all[i], picks, p->experts_used);
 		if (m->shared_inner && shared[i])
 			add_product(&c, p, shared[i], n, 1);
 	}
-	t = clock_monotonic_ns();
-	of(p)->inner->moe(p, out, add_to, m, in, by, n, cols);
 	profile_add(of(p), "moe", "", t, &c);
 }
 

@@ -351,12 +351,13 @@ static void far_begin(struct pass *p)
 
 /* ---- operations ---- */
 
-#define FAR(op, ...)                              \
-	do {                                      \
-		struct pass q_ = near_pass(p);    \
-		q_.be->ops->op(&q_, __VA_ARGS__); \
-		lists_end((struct far *)p->be);   \
-		away(p->be);                      \
+#define FAR(op, ...)                               \
+	do {                                       \
+		struct pass q_ = near_pass(p);     \
+		q_.be->ops->op(&q_, __VA_ARGS__);  \
+		p->experts_used = q_.experts_used; \
+		lists_end((struct far *)p->be);    \
+		away(p->be);                       \
 	} while (0)
 
 static void far_embed(struct pass *p, float *out, const struct weight *w)

@@ -7,19 +7,60 @@
 
 enum { N = 3, ROWS = 40, COLS = 128, GROUP = 64 };
 
-static void make(struct weight *w, const char *name, int bits)
+static void make(struct weight *w, const char *name, int bits, int rows, int cols)
 {
-	static uint8_t data[ROWS * COLS], scales[ROWS * COLS / GROUP * 2], biases[sizeof scales];
+	enum { MOST = 64 * COLS };
+	static uint8_t data[MOST], scales[MOST / GROUP * 2], biases[sizeof scales];
+	size_t n = (size_t)rows * (size_t)cols, n_scale = n / GROUP * 2;
 	struct err err;
 	int rc;
 
+	assert(n <= MOST);
 	for (size_t i = 0; i < sizeof data; i++)
 		data[i] = (uint8_t)(i * 37 >> 2);
 	for (size_t i = 0; i < sizeof scales; i += 2)
 		scales[i + 1] = biases[i + 1] = (uint8_t)(0x3c + i % 4);
-	rc = weight_coded(w, name, "affine", bits, GROUP, ROWS, COLS, data, (size_t)(ROWS * COLS * bits / 8), scales,
-	                  sizeof scales, biases, sizeof biases, DT_BF16, &err);
+	rc = weight_coded(w, name, "affine", bits, GROUP, rows, cols, data, n * (size_t)bits / 8, scales, n_scale,
+	                  biases, n_scale, DT_BF16, &err);
 	assert(!rc);
+}
+
+/* Of a mixture those experts count that the rows chose, each once: three rows that all choose two of eight read two. */
+static void test_mixture(struct backend *be)
+{
+	enum { EXPERTS = 8, TOP = 2, INNER = 64 };
+	static float router[EXPERTS * COLS], bias[EXPERTS] = { [1] = 9, [6] = 8 };
+	struct weight by, in[EXPERTS], out[EXPERTS];
+	float x[N * COLS], y[N * COLS];
+	struct moe m = { .experts = EXPERTS,
+		         .top_k = TOP,
+		         .inner = INNER,
+		         .router = &by,
+		         .router_bias = bias,
+		         .gate = in,
+		         .up = in,
+		         .down = out,
+		         .act = { .kind = ACT_SILU } };
+	struct pass p = { .be = be, .arith = ARITH_FAST, .n_row = N };
+	double experts = 3.0 * INNER * COLS / 2 + 2.0 * 2 * 3 * INNER * COLS / GROUP,
+	       each = 2.0 * N * TOP * INNER * COLS;
+	struct profile f;
+	struct err err;
+	int rc = weight_plain(&by, "router", DT_F32, EXPERTS, COLS, router, sizeof router, &err);
+
+	assert(!rc);
+	for (int e = 0; e < EXPERTS; e++) {
+		make(&in[e], "experts.up_proj", 4, INNER, COLS);
+		make(&out[e], "experts.down_proj", 4, COLS, INNER);
+	}
+	for (int i = 0; i < N * COLS; i++)
+		x[i] = (float)(i % 31) / 9 - 1;
+	profile_start(&f, be, backend_cpu_choices(be));
+	be->ops->moe(&p, y, false, &m, x, NULL, N, COLS);
+	profile_stop(&f, be);
+	assert(p.experts_used == TOP && f.n == 1 && !strcmp(f.row[0].op, "moe"));
+	assert(f.row[0].bytes == TOP * experts + sizeof router);
+	assert(f.row[0].int_ops == 3 * each);
 }
 
 int main(void)
@@ -35,8 +76,8 @@ int main(void)
 	struct profile f;
 	struct op_cost all;
 
-	make(&w4, "a.layers.17.mlp.up_proj.weight", 4);
-	make(&w8, "lm_head", 8);
+	make(&w4, "a.layers.17.mlp.up_proj.weight", 4, ROWS, COLS);
+	make(&w8, "lm_head", 8, ROWS, COLS);
 	for (int i = 0; i < N * COLS; i++)
 		in[i] = (float)(i % 29) / 7 - 2;
 
@@ -66,6 +107,7 @@ int main(void)
 	be->ops->linear(&p, &single, 1, in, N, COLS);
 	profile_stop(&f, be);
 	assert(f.n == 1 && f.row[0].int_ops == 0 && f.row[0].float_ops == products);
+	test_mixture(be);
 	be->ops->close(be);
 	return 0;
 }

@@ -442,6 +442,7 @@ void cpu_moe(struct pass *p, float *out, bool add, const struct moe *m, const fl
 	check(m);
 	mix_room(&d);
 	route_all(&d);
+	p->experts_used = d.n_used;
 	if (m->slots)
 		compute_waves(&d);
 	else
