@@ -49,6 +49,7 @@ const char *err_name(int code)
 	case E_UNSUPPORTED: return "unsupported";
 	case E_LATE: return "late";
 	case E_FAULT: return "fault";
+	case E_MEMORY: return "memory";
 	}
 	return "unknown";
 }

@@ -18,6 +18,7 @@ enum {
 	E_UNSUPPORTED = -8, /* known, and not done by this version */
 	E_LATE = -9,        /* a deadline passed, or would */
 	E_FAULT = -10,      /* a fault of ours ended it (fault.h) */
+	E_MEMORY = -11,     /* the heap was empty: ended in the same way */
 };
 
 struct err {

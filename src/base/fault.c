@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -47,9 +48,20 @@ void fault_no_memory(void)
 	break_off(true);
 }
 
-bool fault_was_memory(void)
+int fault_code(void)
 {
-	return no_memory;
+	return no_memory ? E_MEMORY : E_FAULT;
+}
+
+const char *fault_words(int code)
+{
+	return code == E_MEMORY ? "there was no memory left for the work of this request" :
+	                          "a fault in the server ended this request";
+}
+
+void fault_as(int code)
+{
+	break_off(code == E_MEMORY);
 }
 
 /* In place of the C library's, for assert.  Its names and types are given. */

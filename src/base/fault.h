@@ -20,8 +20,12 @@
 void fault_abort(void) __attribute__((noreturn));
 /* Does the same, for want of memory. */
 void fault_no_memory(void) __attribute__((noreturn));
-/* Whether the guarded call of this thread that was last broken off ended for want of memory. */
-bool fault_was_memory(void);
+/* Why the guarded call of this thread that was last broken off ended: E_MEMORY, for want of memory, or E_FAULT. */
+int fault_code(void);
+/* What a client is told of either. */
+const char *fault_words(int code);
+/* Does as fault_abort, for the reason that another call ended with: E_MEMORY or E_FAULT. */
+void fault_as(int code) __attribute__((noreturn));
 
 /* Installs the signal handlers: a deadly signal is logged before it ends the program, and a file that
  * became shorter under its mapping does not end it (file.h).  Call once, before threads start. */

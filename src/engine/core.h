@@ -362,8 +362,8 @@ void commands_run(struct engine *e);
 /* Calls fn(arg), which changes nothing but r's own data (and counters).  False: a fault
  * broke it off, now or earlier, and r is ending with an error. */
 bool request_guard(struct request *r, void (*fn)(void *arg), void *arg);
-/* Ends r with E_FAULT, as if a guarded call on it had just failed. */
-void request_break(struct request *r);
+/* Ends r with code, E_FAULT or E_MEMORY, as if a guarded call on it had just failed. */
+void request_break(struct request *r, int code);
 /* Gives up a broken request once nothing refers to it: the rest of its memory is leaked. */
 void request_give_up(struct request *r);
 

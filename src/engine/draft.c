@@ -334,7 +334,7 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 bool draft_own(struct draft_ask *a, void (*fn)(void *arg), void *arg)
 {
 	if (a->broken || !fault_guard(fn, arg)) {
-		a->broken = true;
+		a->broken = a->broken ? a->broken : fault_code();
 		a->max = a->n;
 	}
 	return !a->broken;
@@ -451,7 +451,7 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 			r->tries[k].idle = r->tries[k].wait; /* nothing was learned of it: again in the next step */
 		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
 		if (!draft_own(&g->ask[i], legal, &g->ask[i])) {
-			request_break(r);
+			request_break(r, g->ask[i].broken);
 			continue;
 		}
 		r->n_draft = g->ask[i].n;

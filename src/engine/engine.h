@@ -197,7 +197,7 @@ struct event {
 	int64_t queue_ns, prefill_ns, decode_ns;
 	enum request_stage stage; /* DONE: where it ended */
 	int n_preempted;          /* DONE: times it gave way */
-	struct err err;           /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program */
+	struct err err;           /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program; E_MEMORY */
 };
 
 /* Bytes of work memory and logits that an engine opened with opts takes; the model need only
@@ -249,7 +249,7 @@ struct prefix_spot {
 	int n_span;
 };
 /* fn is called on the engine's thread for every node, parents first; what item
- * points to is valid during the call.  E_FAULT: one call of fn was broken off
+ * points to is valid during the call.  E_FAULT, E_MEMORY: one call of fn was broken off
  * (base/fault.h), what it was making is half made. */
 int engine_prefix_walk(struct engine *e, void (*fn)(void *arg, const struct prefix_item *item), void *arg);
 /* Drops the node and all that begins with its tokens; id 0 and n 0: all under the salt, or with

@@ -10,11 +10,11 @@
 #include "base/fault.h"
 #include "engine/core.h"
 
-void request_break(struct request *r)
+void request_break(struct request *r, int code)
 {
 	r->broken = true;
 	r->n_draft = 0;
-	err_set(&r->err, E_FAULT, "a fault in the server ended this request");
+	err_set(&r->err, code, "%s", fault_words(code));
 	verify_end(r, FINISH_ERROR);
 }
 
@@ -24,7 +24,7 @@ bool request_guard(struct request *r, void (*fn)(void *arg), void *arg)
 		return false;
 	if (fault_guard(fn, arg))
 		return true;
-	request_break(r);
+	request_break(r, fault_code());
 	return false;
 }
 

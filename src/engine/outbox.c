@@ -125,7 +125,7 @@ void outbox_put(struct outbox *o, const struct event *ev)
 	}
 	fault_unlock(&o->lock);
 	if (!whole)
-		fault_abort();
+		fault_as(fault_code());
 }
 
 /* There is room for it in `taken`: made before anything is taken, since it may fail. */

@@ -166,7 +166,7 @@ static void show(void *arg, const struct prefix_item *item)
 	struct command *c = arg;
 
 	if (!c->rc && !fault_guard(look, &(struct sight){ c, item }))
-		c->rc = err_set(c->err, E_FAULT, "a fault in the server ended this request");
+		c->rc = err_set(c->err, fault_code(), "%s", fault_words(fault_code()));
 }
 
 static void run_walk(struct engine *e, struct command *c)

@@ -74,8 +74,8 @@ static void tree_prep(struct exchange *x)
 		buf_puts(&t->out, "null");
 	buf_puts(&t->out, ",\"nodes\":[");
 	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
-	if (rc == E_FAULT)
-		fault_abort(); /* what was this request's own fault there is so here */
+	if (rc == E_FAULT || rc == E_MEMORY)
+		fault_as(rc); /* what was this request's own fault there is so here */
 	if (rc)
 		gone(&x->problem);
 	buf_puts(&t->out, "]}\n");
@@ -155,8 +155,8 @@ static void node_prep(struct exchange *x)
 	}
 	t->id = strtoull(x->rest.p, &end, 10);
 	rc = engine_prefix_walk(x->srv->served.engine, find_node, t);
-	if (rc == E_FAULT)
-		fault_abort();
+	if (rc == E_FAULT || rc == E_MEMORY)
+		fault_as(rc);
 	if (rc) {
 		gone(&x->problem);
 	} else if (!t->there || end != x->rest.p + x->rest.n) {

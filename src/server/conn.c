@@ -281,7 +281,7 @@ void conn_reply_whole(struct conn *c, int code, const char *type, const char *ex
 	p = buf_take(body);
 	if (evbuffer_add_reference(output(c), p, n, free_body, NULL)) {
 		free(p);
-		fault_abort();
+		fault_no_memory();
 	}
 	if (!event_pending(c->timer, EV_TIMEOUT, NULL))
 		arm(c);

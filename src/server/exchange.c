@@ -187,7 +187,7 @@ static void arm_late(struct exchange *x)
 	if (!x->late)
 		x->late = evtimer_new(x->srv->base, on_late, x);
 	if (!x->late)
-		fault_abort();
+		fault_no_memory();
 	left = left > 0 ? left : 0;
 	tv = (struct timeval){ left / 1000000000, left % 1000000000 / 1000 };
 	event_add(x->late, &tv);
@@ -264,13 +264,10 @@ static void do_call(void *arg)
 	c->fn(c->x);
 }
 
-/* Of the guarded call of this thread that was just broken off. */
-static void put_fault(struct problem *p)
+int exchange_fault(struct problem *p, int code)
 {
-	if (fault_was_memory())
-		problem_set(p, 503, "out_of_memory", NULL, "there was no memory left for the work of this request");
-	else
-		problem_set(p, 500, "internal_error", NULL, "a fault in the server ended this request");
+	return problem_set(p, code == E_MEMORY ? 503 : 500, code == E_MEMORY ? "out_of_memory" : "internal_error", NULL,
+	                   "%s", fault_words(code));
 }
 
 /* Handles a fault in this request's work: cancels it, and tells its client if the reply
@@ -281,7 +278,7 @@ static void break_down(struct exchange *x)
 	struct problem p;
 	struct buf b;
 
-	put_fault(&p);
+	exchange_fault(&p, fault_code());
 	x->srv->metrics.faults++;
 	if (x->stage == AT_REST)
 		return; /* it had ended before */
@@ -535,7 +532,7 @@ void exchange_prepare(struct exchange *x)
 	all = a.left;
 	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
 		x->work = NULL; /* half made, and not to be looked at */
-		put_fault(&x->problem);
+		exchange_fault(&x->problem, fault_code());
 		x->faulted = true;
 	}
 	allowance_end();

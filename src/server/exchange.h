@@ -107,6 +107,8 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 void exchange_end(struct exchange *x);
 /* The client of x left, or is given up. */
 void exchange_leave(struct exchange *x, enum cause why);
+/* Fills p for work that ended with E_FAULT or E_MEMORY; returns its status. */
+int exchange_fault(struct problem *p, int code);
 /* Counts x as cancelled for x->cause. */
 void exchange_cancelled(struct exchange *x, enum left_at at);
 /* Cancels what is named id (by request id, or by the id of the answer) and came

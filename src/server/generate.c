@@ -338,7 +338,7 @@ static void keep_alive(struct generation *g)
 		return;
 	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
 	if (!g->tick)
-		fault_abort();
+		fault_no_memory();
 	event_add(g->tick, &every);
 }
 
@@ -534,8 +534,8 @@ static void fail(struct generation *g, const struct err *err)
 		account(g, "cancelled");
 		g->x->cause = CAUSE_DEADLINE;
 		exchange_cancelled(g->x, stage_of(g));
-	} else if (err->code == E_FAULT) {
-		problem_set(&p, 500, "internal_error", NULL, "%s", err->msg);
+	} else if (err->code == E_FAULT || err->code == E_MEMORY) {
+		exchange_fault(&p, err->code);
 		g->x->srv->metrics.faults++;
 		account(g, "error");
 	} else {

@@ -193,6 +193,8 @@ static void submit(struct life *l, struct engine *e, int i)
 
 /* The answers when nothing breaks. */
 static struct answer sound[N][2];
+/* What a request that breaks says. */
+static int reason = E_FAULT;
 
 /* 1 when it was l that broke. */
 static int check(struct life *l, const struct world *w, int i, int round)
@@ -200,7 +202,7 @@ static int check(struct life *l, const struct world *w, int i, int round)
 	bool fault = l->end.finish == FINISH_ERROR;
 
 	CHECK(l->done, "request %d has not ended", i);
-	CHECK(!fault || l->end.err.code == E_FAULT, "%s", l->end.err.msg);
+	CHECK(!fault || l->end.err.code == reason, "%s: %s", err_name(l->end.err.code), l->end.err.msg);
 	life_check(l, w->m, &sound[i][round], toy_logits, fault);
 	return fault;
 }
@@ -307,7 +309,8 @@ static void submit_it(void *arg)
 	submit(s->l, s->e, 1);
 }
 
-/* A submit that finds no memory holds up nobody. */ static void test_submit(void)
+/* A submit that finds no memory holds up nobody. */
+static void test_submit(void)
 {
 	static struct life l, other;
 	struct world w;
@@ -398,7 +401,9 @@ int main(void)
 	test_walk();
 	run(arm_calls, 0);
 	calls = sweep(arm_calls, quick ? 37 : 5);
+	reason = E_MEMORY;
 	heaps = sweep(fault_alloc_guarded_at, quick ? 3 : 1);
+	reason = E_FAULT;
 	CHECK(calls > 10 && heaps > 10, "%d calls and %d allocations failed", calls, heaps);
 	test_submit();
 	test_threads();

@@ -27,7 +27,7 @@
 #include "text/tokens/detok.h"
 #include "text/tokens/mask_source.h"
 
-enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT };
+enum way { PLAIN, QUEUE, PREFILL, SLOW, FAIL, EXPIRE, BROKEN, FAULT, EMPTY };
 
 struct request {
 	struct engine *e;
@@ -147,8 +147,8 @@ static void end(struct request *r, enum finish why, const char *text, size_t n)
 
 	if (why == FINISH_ERROR && r->way == EXPIRE)
 		err_set(&ev.err, E_LATE, "the deadline passed");
-	else if (why == FINISH_ERROR && r->way == FAULT)
-		err_set(&ev.err, E_FAULT, "a fault in the server ended this request");
+	else if (why == FINISH_ERROR && (r->way == FAULT || r->way == EMPTY))
+		err_set(&ev.err, r->way == FAULT ? E_FAULT : E_MEMORY, "the stub was told to fail");
 	else if (why == FINISH_ERROR)
 		err_set(&ev.err, E_FORMAT, "the stub was told to fail");
 	r->over = true;
@@ -183,7 +183,7 @@ static void one_token(struct request *r)
 		buf_reset(&text);
 		detok_flush(&r->detok, &text);
 		end(r, r->answer.n ? FINISH_STOP : FINISH_LENGTH, text.p, text.n);
-	} else if ((r->way == FAIL || r->way == EXPIRE || r->way == FAULT) && r->n_out == 3) {
+	} else if ((r->way == FAIL || r->way == EXPIRE || r->way == FAULT || r->way == EMPTY) && r->n_out == 3) {
 		end(r, FINISH_ERROR, "", 0);
 	}
 	buf_fini(&text);
@@ -352,7 +352,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		enum way way;
 	} ways[] = {
 		{ "queue", QUEUE },   { "prefill", PREFILL }, { "slow", SLOW },   { "fail", FAIL },
-		{ "expire", EXPIRE }, { "broken", BROKEN },   { "fault", FAULT },
+		{ "expire", EXPIRE }, { "broken", BROKEN },   { "fault", FAULT }, { "empty", EMPTY },
 	};
 	struct request *r;
 	struct tokens answer;

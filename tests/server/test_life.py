@@ -308,11 +308,12 @@ class Faults(Test):
         self.assertNotIn(b"[DONE]", c.rest())
         c.close()
         # On the engine's thread.
-        r = s.post(COMPLETIONS, {"prompt": "say fault", "max_tokens": 9})
-        self.assertEqual((r.status, r.error()["code"]), (500, "internal_error"))
-        r = s.post(COMPLETIONS, {"prompt": "say fault", "max_tokens": 9, "stream": True})
-        self.assertEqual(json.loads(r.text().split("\n\n")[-2][len("data: "):])["error"]["code"], "internal_error")
-        n += 2
+        for say, status, code in (("fault", 500, "internal_error"), ("empty", 503, "out_of_memory")):
+            r = s.post(COMPLETIONS, {"prompt": "say " + say, "max_tokens": 9})
+            self.assertEqual((r.status, r.error()["code"]), (status, code))
+            r = s.post(COMPLETIONS, {"prompt": "say " + say, "max_tokens": 9, "stream": True})
+            self.assertEqual(json.loads(r.text().split("\n\n")[-2][len("data: "):])["error"]["code"], code)
+            n += 2
         self.assertEqual(s.metrics()["weft_request_faults_total"], n + 2)
         self.assertIn(b'"finish_reason":"length"', other.until(b"[DONE]"))
         other.close()

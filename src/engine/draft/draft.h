@@ -52,7 +52,7 @@ struct draft_ask {
 	int n;        /* filled: 0 to max */
 	int caught;   /* filled: tokens of the sequence that were computed first */
 	int masked;   /* guesses that seq.mask has accepted; the engine takes them back */
-	bool broken;  /* by a fault in what is its request's alone, which ends for it */
+	int broken; /* by a fault in what is its request's alone, which ends for it: E_FAULT, E_MEMORY; 0: it is sound */
 };
 
 /* For drafters that have logits: the next of a->out, picked as the model's will be,
