@@ -1,5 +1,7 @@
 """A server of one's own for the programs of this folder, and words for their prompts."""
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,15 +11,29 @@ WORDS = ("the of and to in is was for on that by this with are be from or as at 
          "had they all one we can her has there been if more when will would who so no").split()
 
 
+PR_SET_PDEATHSIG = 1
+
+
+def dying_with(parent, libc=ctypes.CDLL(None)):
+    """For preexec_fn: the process ends when the thread that starts it does, however that ends; parent: os.getpid() there."""
+    def ask():
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+    return ask
+
+
 class Serving:
     """`weft serve MODEL OPTIONS` on a free port of this machine, from when it listens to close().
 
-    A server that does not start ends the program; what it says goes to standard error."""
+    A server that does not start ends the program; what it says goes to standard error.  It ends with the program, too,
+    where that is killed."""
 
     def __init__(self, weft, model, *options):
         self.folder = tempfile.TemporaryDirectory()
         file = os.path.join(self.folder.name, "port")
-        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", "--port-file", file, "--log-level", "warn", *options])
+        self.process = subprocess.Popen([weft, "serve", model, "--port", "0", "--port-file", file, "--log-level", "warn", *options],
+                                        preexec_fn=dying_with(os.getpid()))
         while not (os.path.exists(file) and open(file).read().strip()):
             if self.process.poll() is not None:
                 sys.exit("the server ended")
