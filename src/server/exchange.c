@@ -346,13 +346,16 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	random_id(x->id);
 	request_id(&c->http, x->id, x->request_id);
 	if (route->prefix) {
+		size_t bad;
+
 		rest.p += strlen(route->path);
 		rest.n -= strlen(route->path);
 		buf_put(&x->query, c->http.query.p, c->http.query.n);
-		if (http_unescape(rest, &x->rest)) {
+		if (http_unescape(rest, &x->rest, &bad)) {
 			struct problem p;
 
-			problem_set(&p, 400, NULL, NULL, "the path holds a bad percent escape");
+			problem_set(&p, 400, NULL, NULL, "the path holds a bad percent escape at byte %zu",
+			            strlen(route->path) + bad);
 			exchange_refuse(x, &p);
 			return;
 		}

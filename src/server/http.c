@@ -88,21 +88,22 @@ struct http_slice http_field(const struct http *h, const char *name)
 	return (struct http_slice){ 0 };
 }
 
-int http_unescape(struct http_slice s, struct buf *out)
+int http_unescape(struct http_slice s, struct buf *out, size_t *bad)
 {
 	for (size_t i = 0; i < s.n; i++) {
-		if (s.p[i] != '%') {
-			buf_putc(out, s.p[i]);
-			continue;
-		}
-		if (s.n - i < 3)
-			return E_FORMAT;
-		int hi = http_hex_value((unsigned char)s.p[i + 1]), lo = http_hex_value((unsigned char)s.p[i + 2]);
+		int c = (unsigned char)s.p[i], hi, lo;
 
-		if (hi < 0 || lo < 0 || hi * 16 + lo == 0)
+		if (c == '%') {
+			hi = s.n - i < 3 ? -1 : http_hex_value((unsigned char)s.p[i + 1]);
+			lo = s.n - i < 3 ? -1 : http_hex_value((unsigned char)s.p[i + 2]);
+			c = hi < 0 || lo < 0 ? 0 : hi * 16 + lo;
+		}
+		if (!c) {
+			*bad = i;
 			return E_FORMAT;
-		buf_putc(out, hi * 16 + lo);
-		i += 2;
+		}
+		buf_putc(out, c);
+		i += s.p[i] == '%' ? 2 : 0;
 	}
 	return 0;
 }

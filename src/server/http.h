@@ -84,8 +84,8 @@ bool http_idle(const struct http *h);
 /* The first field of this name (given in lower case), or a slice with p NULL. */
 struct http_slice http_field(const struct http *h, const char *name);
 
-/* Decodes %XX of s into out (appended).  0, or E_FORMAT for a bad escape or %00. */
-int http_unescape(struct http_slice s, struct buf *out);
+/* Decodes %XX of s into out (appended).  0, or E_FORMAT where an escape is none or a byte is 0, at s.p[*bad]. */
+int http_unescape(struct http_slice s, struct buf *out, size_t *bad);
 
 bool http_slice_is(struct http_slice s, const char *text);
 const char *http_reason(int code); /* "Not Found" ...; "" for codes we never send */

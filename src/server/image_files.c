@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "base/buf.h"
 #include "server/http.h"
 
 struct image_folder {
@@ -63,11 +64,11 @@ bool image_file_url(const char *url, size_t n)
 	return n >= 5 && !strncasecmp(url, "file:", 5);
 }
 
-/* The absolute path that s[0..n) spells, with %XX decoded. */
-static int path_of(char path[PATH_MAX], const char *s, size_t n, struct err *err)
+/* Appends the absolute path that s[0..n) spells, with %XX decoded. */
+static int path_of(struct buf *path, const char *s, size_t n, struct err *err)
 {
 	static const char local[] = "//localhost/";
-	size_t at = 0;
+	size_t bad;
 
 	if (n >= sizeof local - 1 && !strncasecmp(s, local, sizeof local - 1)) {
 		s += sizeof local - 2;
@@ -78,26 +79,15 @@ static int path_of(char path[PATH_MAX], const char *s, size_t n, struct err *err
 	}
 	if (!n || s[0] != '/' || (n > 1 && s[1] == '/'))
 		return err_set(err, E_ARG, "a file: URL is file:///PATH of this machine, with an absolute path");
-	for (size_t i = 0; i < n; i++) {
-		int c = (unsigned char)s[i], hi, lo;
-
-		if (c == '%') {
-			if (n - i < 3 || (hi = http_hex_value((unsigned char)s[i + 1])) < 0 ||
-			    (lo = http_hex_value((unsigned char)s[i + 2])) < 0)
-				return err_set(
-					err, E_ARG,
-					"a file: URL with a %% at byte %zu of its path that no two hexadecimal digits follow",
-					i);
-			c = hi << 4 | lo;
-			i += 2;
-		}
-		if (!c)
-			return err_set(err, E_ARG, "a file: URL with a zero byte in its path");
-		if (at == PATH_MAX - 1)
-			return err_set(err, E_ARG, "a file: URL whose path has more than %d bytes", PATH_MAX - 1);
-		path[at++] = (char)c;
-	}
-	path[at] = 0;
+	if (n <= 3 * PATH_MAX && http_unescape((struct http_slice){ s, n }, path, &bad))
+		return err_set(
+			err, E_ARG,
+			!s[bad] || (n - bad > 2 && !memcmp(s + bad, "%00", 3)) ?
+				"a file: URL with a zero byte at byte %zu of its path" :
+				"a file: URL with a %% at byte %zu of its path that no two hexadecimal digits follow",
+			bad);
+	if (n > 3 * PATH_MAX || path->n >= PATH_MAX)
+		return err_set(err, E_ARG, "a file: URL whose path has more than %d bytes", PATH_MAX - 1);
 	return 0;
 }
 
@@ -208,25 +198,37 @@ static int read_all(int fd, uint8_t **bytes, size_t *n_bytes, struct err *err)
 	return 0;
 }
 
+/* A descriptor of the file, or an error below 0. */
+static int open_url(const struct image_folders *f, const char *url, size_t n, struct err *err)
+{
+	struct buf path;
+	char *rest = NULL;
+	int fd, i = 0;
+
+	buf_init(&path);
+	fd = path_of(&path, url + 5, n - 5, err);
+	for (; !fd && i < f->n && !rest; i++)
+		if (!(rest = below(path.p, f->v[i].real)))
+			rest = below(path.p, f->v[i].given);
+	if (!fd && (!rest || climbs(rest)))
+		fd = err_set(err, E_ARG, "a file: URL whose path is not below a folder of --image-folder");
+	else if (!fd)
+		fd = open_below(f->v[i - 1].fd, rest, err);
+	buf_fini(&path);
+	return fd;
+}
+
 int image_file_read(const struct image_folders *f, const char *url, size_t n, uint8_t **bytes, size_t *n_bytes,
                     struct err *err)
 {
-	char path[PATH_MAX], *rest = NULL;
-	int fd, rc, i = 0;
+	int fd, rc;
 
 	if (!f || !f->n)
 		return err_set(
 			err, E_ARG,
 			"a URL of kind \"file\": this server was started without --image-folder and opens nothing; "
 			"send the image as a data URL (data:image/png;base64,...)");
-	if ((rc = path_of(path, url + 5, n - 5, err)))
-		return rc;
-	for (; i < f->n && !rest; i++)
-		if (!(rest = below(path, f->v[i].real)))
-			rest = below(path, f->v[i].given);
-	if (!rest || climbs(rest))
-		return err_set(err, E_ARG, "a file: URL whose path is not below a folder of --image-folder");
-	fd = open_below(f->v[i - 1].fd, rest, err);
+	fd = open_url(f, url, n, err);
 	if (fd < 0)
 		return fd;
 	rc = read_all(fd, bytes, n_bytes, err);

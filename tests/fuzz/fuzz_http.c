@@ -66,9 +66,11 @@ static void run(const char *p, size_t n, uint32_t cut, struct outcome *o)
 		}
 		if (s == HTTP_DONE) {
 			struct buf plain;
+			size_t bad = 0;
 
 			buf_init(&plain);
-			http_unescape(h.path, &plain);
+			if (http_unescape(h.path, &plain, &bad) && bad >= h.path.n)
+				abort();
 			buf_fini(&plain);
 			if (h.length >= 0 && (size_t)h.length != body.n)
 				abort();

@@ -190,7 +190,7 @@ static void head_values(void)
 				   "Expect: 100-Continue\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nhiGET";
 	struct http h;
 	struct buf body, path;
-	size_t used, at;
+	size_t used, at, bad = 0;
 
 	http_init(&h, &limits);
 	buf_init(&body);
@@ -201,7 +201,7 @@ static void head_values(void)
 	expect("method", http_slice_is(h.method, "POST"));
 	expect("path", http_slice_is(h.path, "/v1/m%2Fq"));
 	expect("query", http_slice_is(h.query, "a=1&b"));
-	expect("unescaped", http_unescape(h.path, &path) == 0 && !strcmp(path.p, "/v1/m/q"));
+	expect("unescaped", http_unescape(h.path, &path, &bad) == 0 && !strcmp(path.p, "/v1/m/q"));
 	expect("field", http_slice_is(http_field(&h, "content-type"), "text/x"));
 	expect("absent field", !http_field(&h, "accept").p);
 	expect("flags", h.expect_continue && !h.keep_alive && h.length == 2 && !h.chunked && h.minor == 1);
@@ -210,8 +210,8 @@ static void head_values(void)
 	expect("the rest is left", !strcmp(text + at + used, "GET"));
 	http_reset(&h);
 	expect("idle again", http_idle(&h));
-	expect("bad escape", http_unescape((struct http_slice){ "%0", 2 }, &path) != 0);
-	expect("zero escape", http_unescape((struct http_slice){ "%00", 3 }, &path) != 0);
+	expect("bad escape", http_unescape((struct http_slice){ "a%20%0", 6 }, &path, &bad) != 0 && bad == 4);
+	expect("zero escape", http_unescape((struct http_slice){ "a%00", 4 }, &path, &bad) != 0 && bad == 1);
 	http_fini(&h);
 	buf_fini(&body);
 	buf_fini(&path);
