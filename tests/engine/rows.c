@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
+
 static void keep(void *arg, int pos, const float *row, int vocab)
 {
 	struct rows *r = arg;
@@ -61,6 +63,80 @@ int rows_answer(struct engine *e, int32_t *tok, int n, int n_answer)
 	}
 	request_free(r);
 	return got ? n + got - 1 : n;
+}
+
+static void keep_row(void *arg, int pos, const float *row, int vocab)
+{
+	struct run *u = arg;
+
+	CHECK(pos < u->n_row, "row %d", pos);
+	u->first = u->first < 0 || pos < u->first ? pos : u->first;
+	memcpy(u->row + (size_t)pos * u->vocab, row, u->vocab * sizeof *row);
+}
+
+void run_begin(struct run *u, const int32_t *prompt, int n, int n_answer, size_t vocab)
+{
+	CHECK(n_answer <= RUN_ANSWER_MAX, "%d tokens of answer", n_answer);
+	u->vocab = vocab;
+	u->n_row = n + n_answer;
+	u->row = xrealloc(u->row, (size_t)u->n_row * vocab * sizeof *u->row);
+	u->n_got = 0;
+	u->first = -1;
+	u->done = false;
+	u->a.prompt = prompt;
+	u->a.n_prompt = n;
+	u->a.max_tokens = n_answer;
+	sampler_params_init(&u->a.sampling);
+	u->a.sampling.temperature = 0;
+	u->a.on_logits = keep_row;
+	u->a.on_logits_arg = u;
+}
+
+void run_submit(struct run *u, struct engine *e)
+{
+	struct err err;
+
+	CHECK(!engine_submit(e, &u->a, &u->r, &err), "%s", err.msg);
+}
+
+void run_read(struct run *u)
+{
+	struct event ev;
+
+	while (request_next(u->r, &ev)) {
+		if (ev.kind == EV_TOKEN)
+			u->got[u->n_got++] = ev.token;
+		if (ev.kind == EV_DONE) {
+			u->end = ev;
+			u->done = true;
+		}
+	}
+}
+
+void run_free(struct run *u)
+{
+	CHECK(u->done, "no end");
+	request_free(u->r);
+}
+
+void run_end(struct run *u, struct engine *e)
+{
+	while (engine_step(e))
+		;
+	run_read(u);
+	run_free(u);
+}
+
+void run_same(const struct run *u, const struct run *want, const char *what)
+{
+	CHECK(u->end.finish == FINISH_LENGTH, "%s: %s", what, u->end.err.msg);
+	CHECK(u->first >= 0, "%s: no row was looked at", what);
+	CHECK(u->n_got == u->a.max_tokens && !memcmp(u->got, want->got, (size_t)u->n_got * sizeof *u->got),
+	      "%s: another answer", what);
+	for (int i = u->first; i < u->n_row - 1; i++)
+		CHECK(!memcmp(u->row + (size_t)i * u->vocab, want->row + (size_t)i * u->vocab,
+		              u->vocab * sizeof(float)),
+		      "%s: row %d differs", what, i);
 }
 
 struct bytes {

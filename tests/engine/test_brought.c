@@ -207,98 +207,22 @@ static void rig_close(struct rig *g)
 
 /* ---- one request ---- */
 
-struct run {
-	struct ask a;
-	struct request *r;
-	float *row; /* [ALL][vocab] */
-	size_t vocab;
-	int32_t got[ANSWER];
-	int n_got, first; /* first: the first row that was computed */
-	struct event end;
-	bool done;
-};
-
-static void keep_row(void *arg, int pos, const float *row, int vocab)
+static void begin(struct run *u, const struct rig *g, const struct prompt *q)
 {
-	struct run *u = arg;
-
-	CHECK(pos < ALL, "row %d", pos);
-	u->first = u->first < 0 || pos < u->first ? pos : u->first;
-	memcpy(u->row + (size_t)pos * u->vocab, row, u->vocab * sizeof *row);
-}
-
-static void run_begin(struct run *u, const struct rig *g, const struct prompt *q)
-{
-	float *row = u->row;
-
-	u->vocab = (size_t)g->m->shape.vocab;
-	u->row = row ? row : xmalloc(ALL * u->vocab * sizeof *row);
-	u->n_got = 0;
-	u->first = -1;
-	u->done = false;
-	u->a.prompt = q->tok;
-	u->a.n_prompt = PROMPT;
+	run_begin(u, q->tok, PROMPT, ANSWER, (size_t)g->m->shape.vocab);
 	u->a.span = q->span;
 	u->a.n_span = SPANS;
-	u->a.max_tokens = ANSWER;
-	sampler_params_init(&u->a.sampling);
-	u->a.sampling.temperature = 0;
-	u->a.on_logits = keep_row;
-	u->a.on_logits_arg = u;
-}
-
-static void run_submit(struct run *u, const struct rig *g)
-{
-	struct err err;
-
-	CHECK(!engine_submit(g->e, &u->a, &u->r, &err), "%s", err.msg);
-}
-
-static void run_read(struct run *u)
-{
-	struct event ev;
-
-	while (request_next(u->r, &ev)) {
-		if (ev.kind == EV_TOKEN)
-			u->got[u->n_got++] = ev.token;
-		if (ev.kind == EV_DONE) {
-			u->end = ev;
-			u->done = true;
-		}
-	}
-}
-
-static void run_end(struct run *u, const struct rig *g)
-{
-	while (engine_step(g->e))
-		;
-	run_read(u);
-	CHECK(u->done, "no end");
-	request_free(u->r);
-}
-
-/* Rows from `from` on, and the answer. */
-static void same(const struct run *u, const struct run *want, const char *what)
-{
-	int from = u->first;
-
-	CHECK(u->end.finish == FINISH_LENGTH, "%s: %s", what, u->end.err.msg);
-	CHECK(u->n_got == ANSWER && !memcmp(u->got, want->got, sizeof u->got), "%s: another answer", what);
-	for (int i = from; i < ALL - 1; i++)
-		CHECK(!memcmp(u->row + (size_t)i * u->vocab, want->row + (size_t)i * u->vocab,
-		              u->vocab * sizeof(float)),
-		      "%s: row %d differs", what, i);
 }
 
 static struct run ask(const struct rig *g, const struct prompt *q, const struct run *want, const char *what)
 {
 	struct run u = { 0 };
 
-	run_begin(&u, g, q);
-	run_submit(&u, g);
-	run_end(&u, g);
+	begin(&u, g, q);
+	run_submit(&u, g->e);
+	run_end(&u, g->e);
 	if (want)
-		same(&u, want, what);
+		run_same(&u, want, what);
 	return u;
 }
 
@@ -317,12 +241,12 @@ static void splits(struct store *st, const struct prompt *q, const struct run *w
 
 		h.threads = 1 + (int)i % 3;
 		g = rig_open(st, &h);
-		run_begin(&u, &g, q);
+		begin(&u, &g, q);
 		u.a.split = size[i];
 		u.a.n_split = 3;
-		run_submit(&u, &g);
-		run_end(&u, &g);
-		same(&u, want, "split");
+		run_submit(&u, g.e);
+		run_end(&u, g.e);
+		run_same(&u, want, "split");
 		free(u.row);
 		rig_close(&g);
 	}
@@ -336,11 +260,11 @@ static void resumes(struct store *st, const struct prompt *q, const struct run *
 	for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
 		struct run u = { 0 };
 
-		run_begin(&u, &g, q);
+		begin(&u, &g, q);
 		u.a.resume_at = at[i];
-		run_submit(&u, &g);
-		run_end(&u, &g);
-		same(&u, want, "resumed at");
+		run_submit(&u, g.e);
+		run_end(&u, g.e);
+		run_same(&u, want, "resumed at");
 		free(u.row);
 	}
 	rig_close(&g);
@@ -359,22 +283,22 @@ static void alongside(struct store *st, const struct prompt *q, const struct pro
 		h.tight = k & 2;
 		g = rig_open(st, &h);
 		prompt_make(&late, g.m, 1, 100, PARTS);
-		run_begin(&w, &g, other);
+		begin(&w, &g, other);
 		w.a.on_logits = NULL;
-		run_submit(&w, &g);
+		run_submit(&w, g.e);
 		engine_step(g.e);
-		run_begin(&u, &g, q);
-		run_submit(&u, &g);
+		begin(&u, &g, q);
+		run_submit(&u, g.e);
 		engine_step(g.e);
-		run_begin(&v, &g, &late);
-		run_submit(&v, &g);
+		begin(&v, &g, &late);
+		run_submit(&v, g.e);
 		while (engine_step(g.e))
 			;
-		run_end(&w, &g);
-		run_end(&u, &g);
-		run_end(&v, &g);
-		same(&u, want, "alongside");
-		same(&v, want, "alongside, vectors in parts");
+		run_end(&w, g.e);
+		run_end(&u, g.e);
+		run_end(&v, g.e);
+		run_same(&u, want, "alongside");
+		run_same(&v, want, "alongside, vectors in parts");
 		free(u.row);
 		free(v.row);
 		free(w.row);
@@ -391,17 +315,17 @@ static void shared(struct store *st, const struct prompt *q)
 	struct prompt late;
 
 	prompt_make(&late, g.m, 1, 100, 8);
-	run_begin(&u, &g, q);
+	begin(&u, &g, q);
 	u.a.on_logits = NULL;
-	run_submit(&u, &g);
+	run_submit(&u, g.e);
 	while (!u.n_got) {
 		engine_step(g.e);
 		run_read(&u);
 	}
 	worked = 0;
-	run_begin(&v, &g, &late);
+	begin(&v, &g, &late);
 	v.a.on_logits = NULL;
-	run_submit(&v, &g);
+	run_submit(&v, g.e);
 	while (!worked) { /* what is before the first picture */
 		CHECK(u.n_got < 5, "no picture is begun");
 		engine_step(g.e);
@@ -415,8 +339,8 @@ static void shared(struct store *st, const struct prompt *q)
 		CHECK(u.n_got == had + 1 && worked == parts + 1, "step %d: %d tokens, %d parts", i, u.n_got - had,
 		      worked - parts);
 	}
-	run_end(&u, &g);
-	run_end(&v, &g);
+	run_end(&u, g.e);
+	run_end(&v, g.e);
 	free(u.row);
 	free(v.row);
 	prompt_free(&late);
@@ -433,28 +357,28 @@ static void preempted(struct store *st, const struct prompt *q, const struct run
 
 	h.slots = 1;
 	g = rig_open(st, &h);
-	run_begin(&u, &g, q);
+	begin(&u, &g, q);
 	u.a.split = (const int[]){ 9 };
 	u.a.n_split = 1;
-	run_submit(&u, &g);
+	run_submit(&u, g.e);
 	for (int i = 0; i < 12; i++) {
 		struct run v = { 0 };
 
 		engine_step(g.e);
-		run_begin(&v, &g, q);
+		begin(&v, &g, q);
 		v.a.priority = 5;
 		v.a.on_logits = NULL;
 		v.a.max_tokens = 1;
-		run_submit(&v, &g);
+		run_submit(&v, g.e);
 		while (!v.done && engine_step(g.e))
 			run_read(&v);
 		request_free(v.r);
 		free(v.row);
 		n++;
 	}
-	run_end(&u, &g);
+	run_end(&u, g.e);
 	CHECK(u.end.n_preempted > 3, "%d of %d preempted", u.end.n_preempted, n);
-	same(&u, want, "preempted");
+	run_same(&u, want, "preempted");
 	free(u.row);
 	rig_close(&g);
 }
@@ -473,14 +397,14 @@ static void kept(struct store *st, const struct prompt *q, const struct run *wan
 	h.prefix_bytes = (size_t)1 << 28;
 	h.dir = dir;
 	g = rig_open(st, &h);
-	run_begin(&c, &g, q);
+	begin(&c, &g, q);
 	c.a.split = (const int[]){ 20 };
 	c.a.n_split = 1;
-	run_submit(&c, &g);
+	run_submit(&c, g.e);
 	for (int i = 0; i < 5; i++)
 		engine_step(g.e);
 	request_cancel(c.r);
-	run_end(&c, &g);
+	run_end(&c, g.e);
 	CHECK(c.end.finish == FINISH_CANCEL, "not cancelled");
 	free(c.row);
 	u = ask(&g, q, want, "after a cancel");
@@ -604,13 +528,13 @@ static void read_for_nobody(struct store *st, const struct how *kept)
 	g = rig_open(st, &h);
 	pthread_mutex_lock(&reads);
 	prompt_make(&p, g.m, 6, 100, PARTS);
-	run_begin(&u, &g, &p);
-	run_submit(&u, &g);
+	begin(&u, &g, &p);
+	run_submit(&u, g.e);
 	while (!g.e->vectors.load)
 		CHECK(engine_step(g.e), "nothing is read");
 	request_cancel(u.r);
 	pthread_mutex_unlock(&reads);
-	run_end(&u, &g);
+	run_end(&u, g.e);
 	CHECK(u.end.finish == FINISH_CANCEL && !g.e->vectors.load, "a read outlives the request");
 	free(u.row);
 	prompt_free(&p);
@@ -697,12 +621,12 @@ static void row_formats(struct store *st, const struct prompt *q)
 			continue;
 		g = rig_open(st, &h);
 		want = ask(&g, q, NULL, NULL);
-		run_begin(&u, &g, q);
+		begin(&u, &g, q);
 		u.a.split = (const int[]){ 17, 3 };
 		u.a.n_split = 2;
-		run_submit(&u, &g);
-		run_end(&u, &g);
-		same(&u, &want, name[i]);
+		run_submit(&u, g.e);
+		run_end(&u, g.e);
+		run_same(&u, &want, name[i]);
 		free(u.row);
 		free(want.row);
 		rig_close(&g);
@@ -737,10 +661,10 @@ static void as_tokens(struct store *st, float scale)
 				to[c] *= scale;
 		}
 	}
-	run_begin(&want, &g, &q);
+	begin(&want, &g, &q);
 	want.a.n_span = 0;
-	run_submit(&want, &g);
-	run_end(&want, &g);
+	run_submit(&want, g.e);
+	run_end(&want, g.e);
 	u = ask(&g, &q, &want, "vectors of tokens");
 	free(want.row);
 	free(u.row);
@@ -756,7 +680,7 @@ static void refused(struct store *st, const struct prompt *q, const struct run *
 	struct prompt bad;
 	struct err err;
 
-	run_begin(&u, &g, q);
+	begin(&u, &g, q);
 #define REFUSED(code, change, back)                                                           \
 	do {                                                                                  \
 		struct prompt p_ = *q;                                                        \
@@ -781,15 +705,15 @@ static void refused(struct store *st, const struct prompt *q, const struct run *
 	REFUSED(E_LIMIT, (s[2].media = &m_, m_.grid_h = 0, m_.n = s[2].n = STEP, u.a.n_span = 3), );
 	prompt_make(&bad, g.m, 1, 500, PARTS);
 	((struct picture *)bad.span[2].media)->fails = true;
-	run_begin(&u, &g, &bad);
-	run_submit(&u, &g);
-	run_begin(&v, &g, q);
-	run_submit(&v, &g);
-	run_end(&v, &g);
+	begin(&u, &g, &bad);
+	run_submit(&u, g.e);
+	begin(&v, &g, q);
+	run_submit(&v, g.e);
+	run_end(&v, g.e);
 	run_read(&u);
 	CHECK(u.done && u.end.finish == FINISH_ERROR && u.end.err.code == E_FORMAT, "a picture that fails");
 	request_free(u.r);
-	same(&v, want, "beside one whose picture fails");
+	run_same(&v, want, "beside one whose picture fails");
 	free(u.row);
 	free(v.row);
 	prompt_free(&bad);

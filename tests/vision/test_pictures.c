@@ -19,6 +19,7 @@
 #include "check.h"
 #include "driver.h"
 #include "engine/core.h"
+#include "rows.h"
 #include "store/safetensors.h"
 #include "vision/tower.h"
 
@@ -188,6 +189,9 @@ struct rig {
 	struct tower *t;
 	struct engine *e;
 	const struct sample *s;
+	struct media *pic[PICTURES]; /* of the run that was begun last */
+	struct ask_span span[SPANS];
+	int n_span;
 };
 
 static struct rig rig_open(const struct sample *s, const struct how *h)
@@ -222,8 +226,15 @@ static struct rig rig_open(const struct sample *s, const struct how *h)
 	return g;
 }
 
+static void pictures_free(struct rig *g)
+{
+	for (int i = 0; i < PICTURES; i++)
+		media_unref(g->pic[i]);
+}
+
 static void rig_close(struct rig *g)
 {
+	pictures_free(g);
 	engine_close(g->e);
 	tower_close(g->t);
 	model_close(g->m);
@@ -232,124 +243,49 @@ static void rig_close(struct rig *g)
 
 /* ---- one request ---- */
 
-struct run {
-	struct ask a;
-	struct request *r;
-	struct media *pic[PICTURES];
-	struct ask_span span[SPANS];
-	float *row; /* [n + ANSWER][vocab] */
-	int n, first, n_got;
-	size_t vocab;
-	int32_t got[ANSWER];
-	struct event end;
-	bool done;
-};
-
-static void keep_row(void *arg, int pos, const float *row, int vocab)
-{
-	struct run *u = arg;
-
-	CHECK(pos < u->n + ANSWER, "row %d", pos);
-	u->first = u->first < 0 || pos < u->first ? pos : u->first;
-	memcpy(u->row + (size_t)pos * u->vocab, row, u->vocab * sizeof *row);
-}
-
 /* Spans of the golden ids: each placeholder is the next row of the pictures. */
-static int spans_of(const struct rig *g, struct run *u)
+static void spans_of(struct rig *g)
 {
 	int pic = 0, row = 0, n = 0;
 
 	for (int i = 0; i < g->s->n; i++) {
 		if (g->s->id[i] != tower_info(g->t).image_token)
 			continue;
-		if (row == u->pic[pic]->n) {
+		if (row == g->pic[pic]->n) {
 			row = 0;
 			CHECK(++pic < PICTURES, "more rows than the pictures have");
 		}
-		if (!row || u->span[n - 1].at + u->span[n - 1].n != i) {
+		if (!row || g->span[n - 1].at + g->span[n - 1].n != i) {
 			CHECK(n < SPANS, "%d spans", n);
-			u->span[n++] = (struct ask_span){ .at = i, .media = u->pic[pic], .from = row };
+			g->span[n++] = (struct ask_span){ .at = i, .media = g->pic[pic], .from = row };
 		}
-		u->span[n - 1].n++;
+		g->span[n - 1].n++;
 		row++;
 	}
-	CHECK(pic == PICTURES - 1 && row == u->pic[pic]->n, "%d rows of picture %d", row, pic);
-	return n;
+	CHECK(pic == PICTURES - 1 && row == g->pic[pic]->n, "%d rows of picture %d", row, pic);
+	g->n_span = n;
 }
 
-/* The pictures are new: their towers have not run. */
-static void run_begin(struct run *u, const struct rig *g)
+/* The pictures are new: their towers have not run.  Those of a run before are the engine's alone by now. */
+static void begin(struct run *u, struct rig *g)
 {
 	struct err err;
 
-	*u = (struct run){ .n = g->s->n, .first = -1, .vocab = (size_t)g->m->shape.vocab };
-	u->row = xmalloc((size_t)(u->n + ANSWER) * u->vocab * sizeof(float));
+	*u = (struct run){ 0 };
+	run_begin(u, g->s->id, g->s->n, ANSWER, (size_t)g->m->shape.vocab);
+	pictures_free(g);
 	for (int i = 0; i < PICTURES; i++)
-		CHECK(!tower_image(&u->pic[i], g->t, &g->s->pic[i], 0, &err), "%s", err.msg);
-	u->a.prompt = g->s->id;
-	u->a.n_prompt = g->s->n;
-	u->a.span = u->span;
-	u->a.n_span = spans_of(g, u);
-	u->a.max_tokens = ANSWER;
-	sampler_params_init(&u->a.sampling);
-	u->a.sampling.temperature = 0;
-	u->a.on_logits = keep_row;
-	u->a.on_logits_arg = u;
+		CHECK(!tower_image(&g->pic[i], g->t, &g->s->pic[i], 0, &err), "%s", err.msg);
+	spans_of(g);
+	u->a.span = g->span;
+	u->a.n_span = g->n_span;
 }
 
-static void run_submit(struct run *u, const struct rig *g)
+/* Inside one of the pictures' runs of rows? */
+static bool inside(const struct rig *g, int pos)
 {
-	struct err err;
-
-	CHECK(!engine_submit(g->e, &u->a, &u->r, &err), "%s", err.msg);
-}
-
-static void run_read(struct run *u)
-{
-	struct event ev;
-
-	while (request_next(u->r, &ev)) {
-		if (ev.kind == EV_TOKEN)
-			u->got[u->n_got++] = ev.token;
-		if (ev.kind == EV_DONE) {
-			u->end = ev;
-			u->done = true;
-		}
-	}
-}
-
-/* Of one that has ended. */
-static void run_free(struct run *u)
-{
-	CHECK(u->done, "no end");
-	request_free(u->r);
-	for (int i = 0; i < PICTURES; i++)
-		media_unref(u->pic[i]);
-}
-
-static void run_end(struct run *u, const struct rig *g)
-{
-	while (engine_step(g->e))
-		;
-	run_read(u);
-	run_free(u);
-}
-
-static void same(const struct run *u, const struct run *want, const char *what)
-{
-	CHECK(u->end.finish == FINISH_LENGTH, "%s: %s", what, u->end.err.msg);
-	CHECK(u->n_got == ANSWER && !memcmp(u->got, want->got, sizeof u->got), "%s: another answer", what);
-	for (int i = u->first; i < u->n + ANSWER - 1; i++)
-		CHECK(!memcmp(u->row + (size_t)i * u->vocab, want->row + (size_t)i * u->vocab,
-		              u->vocab * sizeof(float)),
-		      "%s: row %d differs", what, i);
-}
-
-/* Inside one of its pictures' runs of rows? */
-static bool inside(const struct run *u, int pos)
-{
-	for (int i = 0; i < u->a.n_span; i++)
-		if (pos > u->span[i].at && pos < u->span[i].at + u->span[i].n)
+	for (int i = 0; i < g->n_span; i++)
+		if (pos > g->span[i].at && pos < g->span[i].at + g->span[i].n)
 			return true;
 	return false;
 }
@@ -369,18 +305,18 @@ static void check_golden(const struct sample *s, const struct run *u, const char
 	CHECK(most <= TOLERANCE, "%s: %g from the reference", name, (double)most);
 }
 
-static struct run ask(const struct rig *g, const struct run *want, int resume_at, int split, const char *what)
+static struct run ask(struct rig *g, const struct run *want, int resume_at, int split, const char *what)
 {
 	struct run u;
 
-	run_begin(&u, g);
+	begin(&u, g);
 	u.a.resume_at = resume_at;
 	u.a.split = &split;
 	u.a.n_split = split > 0;
-	run_submit(&u, g);
-	run_end(&u, g);
+	run_submit(&u, g->e);
+	run_end(&u, g->e);
 	if (want)
-		same(&u, want, what);
+		run_same(&u, want, what);
 	return u;
 }
 
@@ -408,10 +344,10 @@ static int preempted(const struct sample *s, const struct how *plain, size_t par
 	h.slots = 1;
 	h.park_bytes = park_bytes;
 	g = rig_open(s, &h);
-	run_begin(&u, &g);
+	begin(&u, &g);
 	u.a.split = (const int[]){ 3 };
 	u.a.n_split = 1;
-	run_submit(&u, &g);
+	run_submit(&u, g.e);
 	for (int i = 0; i < 24; i++) {
 		struct run v;
 
@@ -421,20 +357,20 @@ static int preempted(const struct sample *s, const struct how *plain, size_t par
 		run_read(&u);
 		if (u.done)
 			break;
-		n += inside(&u, u.r->pos);
-		run_begin(&v, &g);
+		n += inside(&g, u.r->pos);
+		begin(&v, &g);
 		v.a.priority = 5;
 		v.a.on_logits = NULL;
 		v.a.max_tokens = 1;
-		run_submit(&v, &g);
+		run_submit(&v, g.e);
 		while (!v.done && engine_step(g.e))
 			run_read(&v);
 		run_free(&v);
 		free(v.row);
 	}
-	run_end(&u, &g);
+	run_end(&u, g.e);
 	CHECK(u.end.n_preempted > (park_bytes ? 3 : 1), "%d times preempted", u.end.n_preempted);
-	same(&u, want, park_bytes ? "preempted" : "preempted, nothing kept");
+	run_same(&u, want, park_bytes ? "preempted" : "preempted, nothing kept");
 	free(u.row);
 	rig_close(&g);
 	return n;
@@ -451,17 +387,17 @@ static void crowded(const struct sample *s, const struct how *plain, const struc
 	h.tight = true;
 	g = rig_open(s, &h);
 	for (int i = 0; i < 3; i++) {
-		run_begin(&u[i], &g);
+		begin(&u[i], &g);
 		u[i].a.split = (const int[]){ 11 };
 		u[i].a.n_split = 1;
-		run_submit(&u[i], &g);
+		run_submit(&u[i], g.e);
 		for (int k = 0; k < 5; k++)
 			engine_step(g.e);
 	}
 	for (int i = 0; i < 3; i++)
-		run_end(&u[i], &g);
+		run_end(&u[i], g.e);
 	for (int i = 0; i < 3; i++) {
-		same(&u[i], want, "crowded");
+		run_same(&u[i], want, "crowded");
 		free(u[i].row);
 	}
 	rig_close(&g);
@@ -477,14 +413,14 @@ static void kept(const struct sample *s, const struct how *plain, const struct r
 		struct rig g = rig_open(s, &h);
 		struct run u;
 
-		run_begin(&u, &g);
+		begin(&u, &g);
 		u.a.split = (const int[]){ 7 };
 		u.a.n_split = 1;
-		run_submit(&u, &g);
+		run_submit(&u, g.e);
 		for (int i = 0; i < steps; i++)
 			engine_step(g.e);
 		request_cancel(u.r);
-		run_end(&u, &g);
+		run_end(&u, g.e);
 		free(u.row);
 		free(ask(&g, want, 0, 0, "after a cancel").row);
 		u = ask(&g, want, 0, 0, "again");
