@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/allowance.h"
 #include "base/rng.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/nfc.h"
@@ -421,6 +422,8 @@ static void test_step_limit(void **state)
 
 	for (size_t i = 0; i < sizeof re / sizeof *re; i++) {
 		char pre[300];
+		struct allowance a;
+		atomic_bool gone = true;
 		struct tokens v;
 		struct err err = { 0 };
 		int e;
@@ -434,6 +437,14 @@ static void test_step_limit(void **state)
 		if (e)
 			assert_non_null(strstr(err.msg, "gave up at byte 0 of 60"));
 		assert_int_equal(v.n, e ? 0 : 60);
+		tokens_reset(&v);
+		/* Where nobody waits for it, none is begun. */
+		allowance_begin(&a, 60, &gone);
+		assert_int_equal(tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 60,
+		                                  0, &v, &err),
+		                 E_LIMIT);
+		allowance_end();
+		assert_non_null(strstr(err.msg, "nobody waits"));
 		tokens_fini(&v);
 		tokenizer_close(t);
 	}

@@ -529,6 +529,9 @@ static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
 	int e, rc;
 
 	while (done < n) {
+		/* A match cannot be stopped, and one of a word of 8 MB takes 20 ms. */
+		if (!allowance_spend(1))
+			return gave_up(r, p + done, allowance_why());
 		rc = st->jit ? pcre2_jit_match(st->re, (PCRE2_SPTR)p, n, done, 0, r->match[stage], r->ctx) :
 		               pcre2_match(st->re, (PCRE2_SPTR)p, n, done, PCRE2_NO_UTF_CHECK, r->match[stage], r->ctx);
 		if (rc == PCRE2_ERROR_NOMATCH)
@@ -542,8 +545,6 @@ static int split_regex(struct pretok_run *r, int stage, const char *p, size_t n)
 		}
 		if (++r->n_match % CLOCK_EVERY == 0 && clock_monotonic_ns() > r->deadline)
 			return gave_up(r, p + done, "out of time");
-		if (!allowance_spend(1))
-			return gave_up(r, p + done, allowance_why());
 		size_t from = o[0], to = o[1];
 
 		if ((e = join(&j, done, from, false)) || (e = join(&j, from, to, true)))
