@@ -3,7 +3,8 @@
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
  * group ends with its float steps, nothing turned.  First the scales of 16 outputs become floats, then the codes are
- * read, in their order, by up to ROWS_MOST rows at a time.  Codes of n bits come out of their lines by shifts and masks
+ * read, in their order, by up to ROWS_MOST rows at a time.  One row takes the scales of the commonest types beside the
+ * codes (ONES), as it needs them once.  Codes of n bits come out of their lines by shifts and masks
  * that all rows share.  How codes are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
  *
  * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
@@ -428,6 +429,114 @@ static const struct shape *shape_of(const struct weight *w)
 	return NULL;
 }
 
+/* ---- one row ---- */
+
+/* 16 outputs for one row.  p: their scales, which codes follow; per: groups in a block of the file; lines: of scales, asked
+ * for beside the codes of 64 inputs, so that the scales and first codes of the next 16 outputs are there in time. */
+struct one {
+	const uint8_t *p;
+	struct plane_scales at;
+	size_t per, lines;
+	float unit;
+};
+
+/* The lanes of half h. */
+INLINE void lanes_one(float *out, const struct one *w, const struct rows *x, ints lut, int h, const int low,
+                      const int high, const bool has_lut, const int group, const enum scale_kind kind)
+{
+	const int codes = (low + high) * 2;
+	const struct beside *beside = x->beside;
+	const int8_t *q = x->q;
+	const uint8_t *at = w->p + w->at.end + HALF * h, *ask = at + AHEAD;
+	floats acc = I(setzero_ps)();
+	size_t block = 0, in_block = 0;
+
+	for (int g = 0; g < x->groups; at += codes * BLOCK_LINE, q += BLOCK_INPUTS) {
+#pragma GCC unroll 16
+		for (int i = 0; i < codes; i++, ask += BLOCK_LINE)
+			__asm__ volatile("prefetcht0 %0" : : "m"(*ask));
+		for (size_t i = 0; i < w->lines; i++, ask += BLOCK_LINE)
+			__asm__ volatile("prefetcht0 %0" : : "m"(*ask));
+#pragma GCC unroll 4
+		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside++) {
+			ints sum[1] = { I(set1_epi32)(beside->start) };
+			floats scale, bias;
+
+			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, w->unit, kind, h);
+			if (++in_block == w->per) {
+				block++;
+				in_block = 0;
+			}
+			group_sums(sum, at, k * group / 4, &q, x, lut, low, high, has_lut, group, 1);
+			acc = I(fmadd_ps)(scale, I(mul_ps)(I(cvtepi32_ps)(sum[0]), I(set1_ps)(beside->scale)), acc);
+			if (kind == SCALE_HALVES || kind == SCALE_TIMES_MIN)
+				acc = I(fmadd_ps)(bias, I(set1_ps)(beside->scaled_sum), acc);
+		}
+	}
+	I(storeu_ps)(out, acc);
+}
+
+/* As SHAPES, and how scales are stored: Q4_0, Q8_0, IQ4_NL, MXFP4, NVFP4, Q4_1, Q4_K, Q5_K, Q6_K, IQ4_XS and what is stored
+ * alike. */
+#define ONES(X)                             \
+	X(4, 0, false, 32, SCALE_HALF)      \
+	X(8, 0, false, 32, SCALE_HALF)      \
+	X(4, 0, true, 32, SCALE_HALF)       \
+	X(4, 0, true, 32, SCALE_E8M0)       \
+	X(4, 0, true, 16, SCALE_UE4M3)      \
+	X(4, 0, false, 32, SCALE_HALVES)    \
+	X(4, 0, false, 32, SCALE_TIMES_MIN) \
+	X(4, 1, false, 32, SCALE_TIMES_MIN) \
+	X(4, 2, false, 16, SCALE_TIMES)     \
+	X(4, 0, true, 32, SCALE_TIMES)
+
+typedef void one_fn(float *, const struct one *, const struct rows *, ints, int);
+#define ONE(low, high, lut, group, kind)                                                                   \
+	static void one_##low##_##high##_##lut##_##group##_##kind(float *out, const struct one *w,         \
+	                                                          const struct rows *x, ints table, int h) \
+	{                                                                                                  \
+		lanes_one(out, w, x, table, h, low, high, lut, group, kind);                               \
+	}
+#define ONE_ENTRY(low, high, lut, group, kind) \
+	{ low, high, lut, group, kind, one_##low##_##high##_##lut##_##group##_##kind },
+ONES(ONE)
+static const struct {
+	int low, high;
+	bool lut;
+	int group;
+	enum scale_kind kind;
+	one_fn *fn;
+} ones[] = { ONES(ONE_ENTRY) };
+
+/* NULL: one row goes the way of several. */
+static one_fn *one_of(const struct weight *w)
+{
+	const struct coding *c = w->fmt->coding;
+
+	for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
+		if (ones[i].low == planes_low(c->bits) && ones[i].high == planes_high(c->bits) &&
+		    ones[i].lut == (c->lut != NULL) && ones[i].group == w->group && ones[i].kind == c->block->kind)
+			return ones[i].fn;
+	return NULL;
+}
+
+/* n times 16 outputs, whose planes begin at p. */
+static void planes_one(one_fn *fn, float *out, const struct weight *w, const uint8_t *p, int n, const struct rows *x,
+                       ints lut)
+{
+	size_t blocks = (size_t)(w->cols / BLOCK_INPUTS), step = packed_step(w);
+	struct one one = { .at = planes_scales(w),
+		           .per = (size_t)(w->fmt->coding->block->length / w->group),
+		           .unit = w->fmt->coding->scale_unit };
+
+	one.lines = (one.at.end / BLOCK_LINE + blocks - 1) / blocks;
+	for (one.p = p; n > 0; n--, one.p += step, out += BLOCK_OUT)
+		for (int h = 0; h < HALVES; h++)
+			fn(out + LANES * h, &one, x, lut, h);
+}
+
+/* ---- products ---- */
+
 /* Rows r0 .. r0 + n - 1 for all of groups. */
 static void beside_fill(struct beside *to, const struct acts *x, int r0, int n, int zero)
 {
@@ -452,6 +561,7 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 {
 	const struct coding *c = w->fmt->coding;
 	const struct shape *shape = shape_of(w);
+	one_fn *one = r1 - r0 == 1 ? one_of(w) : NULL;
 	size_t groups = (size_t)(w->cols / w->group), codes = planes_scales(w).end, step = packed_step(w);
 	int less = less_of(c), rows = r1 - r0, of = (rows + ROWS_MOST - 1) / ROWS_MOST;
 	const uint8_t *planes = packed_of(w), *at = planes + (size_t)(o0 / BLOCK_OUT) * step + codes;
@@ -464,6 +574,12 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 		int r = part_begin(rows, i, of);
 
 		beside_fill(beside + groups * (size_t)r, x, r0 + r, part_begin(rows, i + 1, of) - r, c->zero - less);
+	}
+	if (one) {
+		struct rows row = { x->q + (size_t)r0 * (size_t)x->cols, (size_t)x->cols, beside, (int)groups, less };
+
+		planes_one(one, out, w, at - codes, (o1 - o0) / BLOCK_OUT, &row, lut);
+		return;
 	}
 	for (int o = o0; o < o1; o += BLOCK_OUT, at += step) {
 		LEVEL(planes_lanes)(scale, bias, BLOCK_OUT, w, planes, o);
