@@ -443,6 +443,23 @@ def test_layers_of_a_head():
             assert ("draft_head_refused" in report) == (why is not None), (more, report)
 
 
+def test_picture():
+    """The bundled model that sees, asked about the demonstration's pictures, and what it is asked without one."""
+    tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    model, picture = os.path.join(tree, "models/weft-tiny-eyes"), os.path.join(tree, "tools/train/eval/shapes.png")
+    if not os.path.exists(os.path.join(model, "model.safetensors")):
+        return
+    for name, question, answer in (("stars", "How many stars are there?", "The number of stars is 4."),
+                                   ("stars", "What colour are the stars?", "The colour of the stars is blue."),
+                                   ("shapes", "What colour is the circle?", "The colour of the circle is red."),
+                                   (None, "What is the capital of France?", "The capital of France is Paris.")):
+        shown = ["--image", os.path.join(tree, "tools/train/eval", name + ".png")] if name else []
+        assert run("run", model, *shown, "-p", question, "--temp", "0").stdout == answer + "\n", question
+    report = json.loads(run("inspect", model, "--json").stdout)
+    assert sorted(report["images"]) == ["blocks", "both_ways", "bytes", "family", "heads", "merge", "parameters", "patch", "width"], report
+    assert "weft-tiny has no tower" in run("run", "--image", picture, "-p", "x", code=1).stderr
+
+
 def test_bad_tower():
     """A model whose tower cannot be bound runs as text, and says so; nothing of the tower counts as used."""
     with tempfile.TemporaryDirectory() as folder:

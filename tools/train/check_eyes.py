@@ -1,6 +1,6 @@
 """Prove the training graph with pictures: a tower of random weights in weft-tiny, against `weft logits --image`.
 
-    /usr/bin/python3 tools/train/check_eyes.py build/weft models/weft-tiny [--own]      --own: the folder's own tower
+    /usr/bin/python3 tools/train/check_eyes.py build/weft models/weft-tiny
 
 Several sizes, so that places are interpolated, and two pictures in one prompt. The pictures have the size that the tower sees.
 """
@@ -22,29 +22,19 @@ from check_model import load_hf
 from tok import Tokenizer
 
 
-def text_only(folder):
-    """A folder with the text model alone."""
-    d = tempfile.mkdtemp()
-    for f in os.listdir(folder):
-        if f != "model-visual.safetensors":
-            shutil.copy(f"{folder}/{f}", d)
-    return d
-
-
 def main():
     weft, folder = sys.argv[1:3]
     t = Tokenizer.load(folder)
     pad = t.special[eyes.PAD]
-    d = text_only(folder)
+    d = tempfile.mkdtemp()
+    for f in os.listdir(folder):
+        shutil.copy(f"{folder}/{f}", d)
     m = load_hf(d)
     torch.manual_seed(1)
     tower = eyes.Tower()
-    if "--own" in sys.argv:
-        tower.load(folder + "/model-visual.safetensors")
-    else:
-        for p in tower.parameters():        # biases and gains too, and vectors as large as the text model's
-            p.data += .1 * torch.randn_like(p)
-        tower.merger.linear_fc2.weight.data *= 3
+    for p in tower.parameters():        # biases and gains too, and vectors as large as the text model's
+        p.data += .1 * torch.randn_like(p)
+    tower.merger.linear_fc2.weight.data *= 3
     for p in tower.parameters():
         p.data = p.data.bfloat16().float()
     eyes.write(d, tower)

@@ -1,4 +1,4 @@
-"""The tower of weft-tiny, of Qwen3.5's kind in miniature, and weft-tiny with pictures in its prompt: graphs in torch.
+"""The tower of weft-tiny-eyes, of Qwen3.5's kind in miniature, and weft-tiny with pictures in its prompt: graphs in torch.
 
 A picture of h x w patches becomes h/2 * w/2 rows of the prompt; after it positions go on by the longer of the two.
 """
@@ -127,16 +127,13 @@ class Tower(nn.Module):
             out["model.visual." + n] = ("BF16", st.bf16_bits(a))
         return out
 
-    def load(self, path):
-        w = {k[len("model.visual."):]: torch.tensor(v) for k, v in st.load(path).items()}
-        w["patch_embed.proj.weight"] = w["patch_embed.proj.weight"].flatten(1)
-        self.load_state_dict(w)
 
-
-def write(folder, tower):
-    """The tower beside the text model's weights: its own file, the config's and the processor's settings."""
-    st.save(folder + "/model-visual.safetensors.new", tower.tensors())
-    os.replace(folder + "/model-visual.safetensors.new", folder + "/model-visual.safetensors")
+def write(folder, tower, text=None):
+    """The tower in a model's folder: with text, the text model's tensors, in one file with these, else in a file beside theirs;
+    the config's settings and the processor's."""
+    name = folder + ("/model.safetensors" if text else "/model-visual.safetensors")
+    st.save(name + ".new", {**(text or {}), **tower.tensors()})
+    os.replace(name + ".new", name)
     config = json.load(open(folder + "/config.json"))
     config["vision_config"] = tower.c
     for name, j in ("config.json", config), ("preprocessor_config.json", PROCESSOR):
