@@ -22,7 +22,7 @@ void fault_abort(void) __attribute__((noreturn));
 void fault_no_memory(void) __attribute__((noreturn));
 /* Why the guarded call of this thread that was last broken off ended: E_MEMORY, for want of memory, or E_FAULT. */
 int fault_code(void);
-/* What a client is told of either. */
+/* The sentence that a client gets for E_FAULT or E_MEMORY. */
 const char *fault_words(int code);
 /* Does as fault_abort, for the reason that another call ended with: E_MEMORY or E_FAULT. */
 void fault_as(int code) __attribute__((noreturn));

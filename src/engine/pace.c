@@ -19,7 +19,7 @@ static const double STRETCH = 1.25;
 /* A step is at most WORTH times as long as its fixed cost, which is then a tenth of it: longer steps would
  * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times;
  * while pictures are on their way WORTH_PICTURES times, the tower's part included: an answer's gap then grows by one and a half of
- * its steps as planned, so that the longest of a thousand is within two. */
+ * its steps as planned; two and more happen, where a state is copied into new memory (docs/images.md). */
 static const double WORTH = 10, WORTH_BESIDE = 6, WORTH_PICTURES = 2.5;
 static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
 static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */

@@ -193,7 +193,7 @@ static void submit(struct life *l, struct engine *e, int i)
 
 /* The answers when nothing breaks. */
 static struct answer sound[N][2];
-/* What a request that breaks says. */
+/* The code that a request which breaks must end with. */
 static int reason = E_FAULT;
 
 /* 1 when it was l that broke. */

@@ -32,7 +32,7 @@
 
 enum family { BAILING, QWEN2_MOE, QWEN3_NEXT, KIMI, LFM2, JAMBA, MAMBA2, OLMO_HYBRID, EAGLE3, QWEN3_VL, QWEN2_5_VL };
 
-/* Where a config has an @, a case puts more keys. */
+/* Configs of the families; a case puts its keys in the place of the @. */
 static const char *const configs[] = {
 	[BAILING] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
 		    "\"num_experts_per_tok\":2@}",

@@ -438,7 +438,7 @@ static void test_step_limit(void **state)
 			assert_non_null(strstr(err.msg, "gave up at byte 0 of 60"));
 		assert_int_equal(v.n, e ? 0 : 60);
 		tokens_reset(&v);
-		/* Where nobody waits for it, none is begun. */
+		/* No match is begun for a request that nobody waits for. */
 		allowance_begin(&a, 60, &gone);
 		assert_int_equal(tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 60,
 		                                  0, &v, &err),

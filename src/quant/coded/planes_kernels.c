@@ -149,8 +149,8 @@ INLINE void scales_run(float *scale, float *bias, size_t step, const struct weig
 	float unit = w->fmt->coding->scale_unit;
 
 	for (size_t g = 0, n = 0, j = 0; g < groups; g++) {
-		/* Whoever read the 16 outputs before asked for AHEAD bytes of these; codes come next, and are asked for
-		 * meanwhile, so that memory does not rest. */
+		/* The loop over the 16 outputs before asked for the first AHEAD bytes of these.  Codes come next: this
+		 * loop asks for them, so that memory does not rest. */
 		if (g * each >= asked && asked < at.end) {
 			__asm__ volatile("prefetcht0 %0" : : "m"(p[asked + AHEAD]));
 			asked += BLOCK_LINE;
