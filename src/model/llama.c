@@ -19,7 +19,10 @@ struct plan {
 	bool *dense;   /* [layers] by mlp_only_layers; NULL: no mixture */
 	bool *upright; /* [layers] that do not rotate; NULL: all rotate */
 	float residual;
+	bool inside; /* the config is that of a model inside of a wrapper, which leaves out what is MistralConfig's default */
 };
+
+enum { MISTRAL_WINDOW = 4096 }; /* MistralConfig's default */
 
 static bool is(const struct plan *p, const char *kind)
 {
@@ -86,6 +89,11 @@ static void read_windows(struct decoder *d, struct conf *c, struct plan *p)
 {
 	if (is(p, "mistral") || is(p, "phi3")) {
 		decoder_windows(d, c, 0, &p->all);
+		if (p->inside && is(p, "mistral") && !c->code && !json_get(c->j, "sliding_window")) {
+			p->all.window = MISTRAL_WINDOW;
+			for (int i = 0; i < d->m.shape.layers; i++)
+				p->all.local[i] = true;
+		}
 		return;
 	}
 	if (conf_bool_or(c, "use_sliding_window", false))
@@ -100,9 +108,14 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	bool llama = is(p, "llama"), qwen2 = is(p, "qwen2") || is(p, "qwen2_moe");
 	/* Llama 1 and 2 predate the key rope_theta. */
 	struct rotary_defaults r = { .theta = llama || is(p, "mistral") || is(p, "phi3") ? 10000 : 0, .partial = 1 };
+	static const struct decoder_defaults mistral = {
+		.vocab = 32000, .ctx = 131072, .heads = 32, .heads_kv = 8, .eps = 1e-6
+	};
 	struct attention_form *a = &p->all.attn;
 
-	decoder_read(d, c, &(struct decoder_defaults){ .tied = is(p, "smollm3") }, &p->all);
+	decoder_read(d, c,
+	             p->inside && is(p, "mistral") ? &mistral : &(struct decoder_defaults){ .tied = is(p, "smollm3") },
+	             &p->all);
 	if (c->code)
 		return;
 	p->all.ffn.bias = (llama || is(p, "granite") || is(p, "smollm3")) && conf_bool_or(c, "mlp_bias", false);
@@ -141,20 +154,39 @@ static const char *const seeing[][2] = { { "qwen2_5_vl", "qwen2" },
 	                                 { "qwen3_vl", "qwen3" },
 	                                 { "qwen3_vl_moe", "qwen3_moe" } };
 
-/* Of mistral3 only the wrapper is known; what is in it says itself. */
+/* Wrappers around a tower and a text model: the kinds of text that are known in one, and what its tower has to be. */
+static const struct {
+	const char *type, *tower, *known[3];
+} wrappers[] = { { "mistral3", NULL, { "ministral3", "mistral" } }, { "llava", "pixtral", { "mistral" } } };
+
+static void check_wrapper(struct conf *c, const struct store *st, const struct plan *p, const char *type)
+{
+	for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+		const char *const *known = wrappers[i].known;
+		const char *said = json_str(json_get(json_get(st->config, "vision_config"), "model_type"), NULL),
+			   *tower = said ? said : "";
+
+		if (strcmp(wrappers[i].type, type))
+			continue;
+		if (!is(p, known[0]) && !(known[1] && is(p, known[1])))
+			conf_fail(c, E_UNSUPPORTED, "model_type: \"%.40s\" in a %s is not known; known: %s%s%s",
+			          p->kind, type, known[0], known[1] ? ", " : "", known[1] ? known[1] : "");
+		if (wrappers[i].tower && strcmp(tower, wrappers[i].tower))
+			c->code = err_set(c->err, E_UNSUPPORTED,
+			                  "%s: vision_config.model_type: \"%.40s\" in a %s is not known; known: %s",
+			                  st->config_path, tower, type, wrappers[i].tower);
+	}
+}
+
+/* A wrapper's model says itself which kind it is. */
 static void choose_kind(struct decoder *d, struct conf *c, struct store *st, struct plan *p)
 {
-	p->kind = decoder_kind(d, st);
-	if (strcmp(d->m.arch, "mistral3"))
-		p->kind = d->m.arch;
+	p->inside = !strcmp(d->m.arch, "mistral3") || !strcmp(d->m.arch, "llava");
+	p->kind = p->inside ? decoder_kind(d, st) : d->m.arch;
 	for (size_t i = 0; i < sizeof seeing / sizeof *seeing; i++)
 		if (is(p, seeing[i][0]))
 			p->kind = seeing[i][1];
-	if (strcmp(d->m.arch, "mistral3"))
-		return;
-	if (!is(p, "ministral3") && !is(p, "mistral"))
-		conf_fail(c, E_UNSUPPORTED,
-		          "model_type: \"%.40s\" in a mistral3 is not known; known: ministral3, mistral", p->kind);
+	check_wrapper(c, st, p, d->m.arch);
 }
 
 static int bind(struct model *m, struct store *st, struct err *err)
@@ -184,7 +216,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 
 static const char *const arch[] = {
 	"llama",   "mistral", "ministral3", "mistral3",   "qwen2",    "qwen2_moe",    "qwen3", "qwen3_moe",
-	"smollm3", "phi3",    "granite",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", NULL,
+	"smollm3", "phi3",    "granite",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", NULL,
 };
 
 const struct model_ops llama_ops = {

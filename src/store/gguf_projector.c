@@ -80,11 +80,12 @@ static int find_form(struct gguf_projector *p, struct err *err)
 	if (!s.n)
 		s = string_of(&p->g, "clip.projector_type");
 	for (p->form = projector_forms; p->form->type; p->form++)
-		if (equals(s, p->form->type))
+		if (equals(s, p->form->type) && (!p->form->shown_by || gguf_info(&p->g, p->form->shown_by)))
 			return 0;
 	buf_init(&known);
 	for (const struct projector_form *f = projector_forms; f->type; f++)
-		buf_printf(&known, "%s%s", known.n ? ", " : "", f->type);
+		if (!f->shown_by)
+			buf_printf(&known, "%s%s", known.n ? ", " : "", f->type);
 	err_set(err, E_UNSUPPORTED, "%s: a projector of type \"%.*s\" is not done; known: %s", p->g.path, shown(s), s.p,
 	        known.p);
 	buf_fini(&known);

@@ -19,7 +19,8 @@ struct projector_name {
 };
 
 struct projector_form {
-	const char *type; /* clip.projector_type */
+	const char *type;     /* clip.projector_type */
+	const char *shown_by; /* a tensor that tells it from a form of the same type behind it; NULL: there is none */
 	/* Models that it is of: the architecture of their file; model_type of the whole, and of the text where that is not the
 	 * architecture's own. */
 	struct {

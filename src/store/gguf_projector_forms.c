@@ -151,11 +151,57 @@ static void joined_fill(const struct gguf_model *m, const struct gguf_tensor *t,
 
 static const struct gguf_fix joined = { joined_shape, joined_fill };
 
+/* Rows of a head in pairs, as llama's: put back in halves. */
+static int64_t turned_dim(const struct gguf_model *m, const struct gguf_tensor *t)
+{
+	int64_t heads = gguf_conf_int(&(struct gguf_conf){ .m = m }, "attention.head_count", 0);
+
+	return heads > 0 && t->from->ne[1] % heads == 0 ? t->from->ne[1] / heads : 0;
+}
+
+static int turned_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	int64_t d = turned_dim(m, t);
+
+	if (t->from->n_dim != 2 || d < 2 || d % 2)
+		return err_set(err, E_FORMAT,
+		               "%s: tensor %s: %d dimensions, %" PRId64 " rows are not pairs of %" PRId64 " heads",
+		               m->part[0].path, t->from->name, t->from->n_dim, t->from->ne[1],
+		               gguf_conf_int(&(struct gguf_conf){ .m = m }, "attention.head_count", 0));
+	t->t.data = NULL;
+	return 0;
+}
+
+static void turned_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	int64_t d = turned_dim(m, t), rows = t->from->ne[1];
+	size_t n = t->from->bytes / (size_t)rows;
+
+	for (int64_t r = 0; r < rows; r++) {
+		int64_t j = r % d;
+
+		memcpy(to + (size_t)(r - j + j % 2 * (d / 2) + j / 2) * n, t->from->data + (size_t)r * n, n);
+	}
+}
+
+static const struct gguf_fix turned = { turned_shape, turned_fill };
+
 /* ---- members that several have ---- */
 
 static bool has(const struct gguf_conf *c, const char *name)
 {
 	return gguf_tensor_info(c->m, name) != NULL;
+}
+
+/* A key that is not one of clip.vision; false where it is missing. */
+static bool key_bool(struct gguf_conf *c, const char *key)
+{
+	const struct gguf_value *v = c->code ? NULL : gguf_find(&c->m->part[0], key);
+	bool out = false;
+
+	if (v)
+		c->code = gguf_bool(&c->m->part[0], v, 0, &out, c->err);
+	return out;
 }
 
 /* Dimension i of the tensor, the first varying fastest; an error where it is missing. */
@@ -448,11 +494,19 @@ static const struct projector_name pixtral_top[] = {
 	{ NULL, NULL, NULL },
 };
 
+static const struct projector_name llava_top[] = {
+	{ "v.patch_embd.", "vision_tower.patch_conv.", NULL },
+	{ "v.pre_ln.", "vision_tower.ln_pre.", NULL },
+	{ "mm.1.", "multi_modal_projector.linear_1.", NULL },
+	{ "mm.2.", "multi_modal_projector.linear_2.", NULL },
+	{ NULL, NULL, NULL },
+};
+
 static const struct projector_name pixtral_block[] = {
 	{ "ln1.", "attention_norm.", NULL },
 	{ "ln2.", "ffn_norm.", NULL },
-	{ "attn_q.", "attention.q_proj.", &gguf_permuted },
-	{ "attn_k.", "attention.k_proj.", &gguf_permuted },
+	{ "attn_q.", "attention.q_proj.", &turned },
+	{ "attn_k.", "attention.k_proj.", &turned },
 	{ "attn_v.", "attention.v_proj.", NULL },
 	{ "attn_out.", "attention.o_proj.", NULL },
 	{ "ffn_gate.", "feed_forward.gate_proj.", NULL },
@@ -463,15 +517,42 @@ static const struct projector_name pixtral_block[] = {
 
 static void put_pixtral(struct gguf_conf *c)
 {
+	gguf_put_str(c, "model_type", "pixtral");
 	put_sizes(c, "num_hidden_layers", "num_attention_heads");
 	put_head_dim(c);
 	gguf_put_int(c, "image_size", gguf_conf_int(c, "image_size", GGUF_NEEDED));
+	gguf_put_str(c, "hidden_act", key_bool(c, "clip.use_gelu") ? "gelu" : "silu");
 }
 
 static void around_pixtral(struct gguf_conf *c)
 {
 	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 1));
 	gguf_put_bool(c, "multimodal_projector_bias", has(c, "mm.1.bias"));
+}
+
+/* Of Pixtral 12B: without the matrix that merges patches, whose absence must not be a gap in the file. */
+static void around_llava(struct gguf_conf *c)
+{
+	int64_t merge = gguf_conf_int(c, "spatial_merge_size", 1);
+
+	if (!c->code && merge != 1)
+		gguf_conf_fail(
+			c, E_MISSING,
+			"tensor mm.patch_merger.weight: missing, and key clip.vision.spatial_merge_size is %" PRId64,
+			merge);
+	if (!c->code && has(c, "mm.input_norm.weight"))
+		gguf_conf_fail(c, E_MISSING,
+		               "tensor mm.patch_merger.weight: missing, and mm.input_norm.weight is there");
+	gguf_put_bool(c, "multimodal_projector_bias", has(c, "mm.1.bias"));
+	gguf_put_int(c, "vision_feature_layer", -1);
+	gguf_put_str(c, "vision_feature_select_strategy", "full");
+}
+
+/* Without this member, a wrapped text has MistralConfig's window. */
+static void text_pixtral(struct gguf_conf *text)
+{
+	gguf_put_name(text, "sliding_window");
+	buf_puts(text->out, "null");
 }
 
 /* ---- the list ---- */
@@ -522,12 +603,23 @@ const struct projector_form projector_forms[] = {
 	  .vision = put_lfm2,
 	  .around = around_lfm2 },
 	{ .type = "pixtral",
+	  .shown_by = "mm.patch_merger.weight",
 	  .of = { { "llama", "mistral3", "mistral" }, { "mistral3", "mistral3", NULL } },
 	  .block = "vision_tower.transformer.layers.",
 	  .top = pixtral_top,
 	  .in_block = pixtral_block,
 	  .token = { { "[IMG]", "image_token_id" } },
 	  .vision = put_pixtral,
-	  .around = around_pixtral },
+	  .around = around_pixtral,
+	  .text = text_pixtral },
+	{ .type = "pixtral",
+	  .of = { { "llama", "llava", "mistral" } },
+	  .block = "vision_tower.transformer.layers.",
+	  .top = llava_top,
+	  .in_block = pixtral_block,
+	  .token = { { "[IMG]", "image_token_id" } },
+	  .vision = put_pixtral,
+	  .around = around_llava,
+	  .text = text_pixtral },
 	{ .type = NULL },
 };

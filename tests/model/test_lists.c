@@ -30,7 +30,22 @@
 	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
 	"\"num_heads\":2,\"out_hidden_size\":32,"
 
-enum family { BAILING, QWEN2_MOE, QWEN3_NEXT, KIMI, LFM2, JAMBA, MAMBA2, OLMO_HYBRID, EAGLE3, QWEN3_VL, QWEN2_5_VL };
+/* Those behind LLAVA are opened as towers. */
+enum family {
+	BAILING,
+	QWEN2_MOE,
+	QWEN3_NEXT,
+	KIMI,
+	LFM2,
+	JAMBA,
+	MAMBA2,
+	OLMO_HYBRID,
+	EAGLE3,
+	LLAVA,
+	QWEN3_VL,
+	QWEN2_5_VL,
+	PIXTRAL
+};
 
 /* Configs of the families; a case puts its keys in the place of the @. */
 static const char *const configs[] = {
@@ -57,11 +72,17 @@ static const char *const configs[] = {
 			"\"linear_num_value_heads\":2,\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,"
 			"\"linear_conv_kernel_dim\":4@}",
 	[EAGLE3] = "{\"speculators_model_type\":\"eagle3\"," SIZES "\"draft_vocab_size\":64,\"num_hidden_layers\":1@}",
+	[LLAVA] = "{\"model_type\":\"llava\",\"image_token_index\":1,\"text_config\":{" SIZES
+		  "\"sliding_window\":null,\"model_type\":@},\"multimodal_projector_bias\":false}",
 	[QWEN3_VL] = "{\"model_type\":\"qwen3_vl\",\"text_config\":{\"hidden_size\":32}," TOWER
 		     "\"num_position_embeddings\":16@}}",
 	[QWEN2_5_VL] = "{\"model_type\":\"qwen2_5_vl\",\"text_config\":{\"hidden_size\":32}," TOWER
 		       "\"window_size\":56@}}",
+	[PIXTRAL] = "{\"model_type\":\"llava\",\"image_token_index\":1,\"text_config\":{\"hidden_size\":32},"
+		    "\"vision_config\":{\"model_type\":\"pixtral\"}@}",
 };
+
+#define WHOLE ",\"vision_feature_layer\":-1,\"vision_feature_select_strategy\":\"full\""
 
 static const struct {
 	enum family of;
@@ -145,6 +166,14 @@ static const struct {
 	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":\"2\"}", E_FORMAT,
 	  "config.json: eagle_config.eagle_aux_hidden_state_layer_ids: is string, not a list" },
 
+	{ LLAVA, "\"mistral\"},\"vision_config\":{\"model_type\":\"pixtral\"", E_MISSING, "tensor" },
+	{ LLAVA, "\"mistral\"},\"vision_config\":{\"model_type\":\"clip_vision_model\"", E_UNSUPPORTED,
+	  "config.json: vision_config.model_type: \"clip_vision_model\" in a llava is not known; known: pixtral" },
+	{ LLAVA, "\"mistral\"},\"vision_config\":{\"model_type\":7", E_UNSUPPORTED,
+	  "vision_config.model_type: \"\" in a llava is not known" },
+	{ LLAVA, "\"llama\"},\"vision_config\":{\"model_type\":\"pixtral\"", E_UNSUPPORTED,
+	  "model_type: \"llama\" in a llava is not known; known: mistral" },
+
 	{ QWEN3_VL, ",\"deepstack_visual_indexes\":[0,2]", E_MISSING, "tensor" },
 	{ QWEN3_VL, ",\"deepstack_visual_indexes\":2", E_FORMAT,
 	  "config.json: vision_config.deepstack_visual_indexes: is integer, not a list" },
@@ -154,6 +183,14 @@ static const struct {
 	  "config.json: vision_config.fullatt_block_indexes: is integer, not a list" },
 	{ QWEN2_5_VL, ",\"fullatt_block_indexes\":[4]", E_FORMAT,
 	  "vision_config.fullatt_block_indexes: entry 0 is 4, not a layer of 0 to 3" },
+
+	{ PIXTRAL, WHOLE, E_FORMAT, "patch_conv.weight: is [1]" },
+	{ PIXTRAL, "", E_UNSUPPORTED, "config.json: vision_feature_layer: -2, -1 is known" },
+	{ PIXTRAL, ",\"vision_feature_layer\":[-1]", E_FORMAT, "vision_feature_layer: is array, not an integer" },
+	{ PIXTRAL, ",\"vision_feature_layer\":-1", E_UNSUPPORTED,
+	  "vision_feature_select_strategy: \"default\", \"full\" is known" },
+	{ PIXTRAL, WHOLE ",\"projector_hidden_act\":\"relu\"", E_UNSUPPORTED,
+	  "config.json: projector_hidden_act: \"relu\" is not known; known: gelu, silu" },
 };
 
 /* Opens the folder as a model, as the draft head of one with 8 layers, or as the tower of one that sees. */
@@ -180,11 +217,12 @@ static int open_folder(const char *dir, enum family of, struct err *err)
 static void test_values(void **state)
 {
 	static const char header[] = "{\"visual.patch_embed.proj.weight\":{\"dtype\":\"F32\",\"shape\":[1],"
-				     "\"data_offsets\":[0,4]}}";
+				     "\"data_offsets\":[0,4]},\"vision_tower.patch_conv.weight\":{\"dtype\":\"F32\","
+				     "\"shape\":[1],\"data_offsets\":[4,8]}}";
 	char *dir = folder_new();
 	int bad = 0;
 
-	folder_put_tensors(dir, "model.safetensors", header, 4);
+	folder_put_tensors(dir, "model.safetensors", header, 8);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const char *text = configs[cases[i].of], *at = strchr(text, '@');
 		struct err err = { 0 };

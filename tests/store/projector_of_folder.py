@@ -465,9 +465,9 @@ PIXTRAL = {"attention_norm": "ln1", "ffn_norm": "ln2", "attention.q_proj": "attn
            "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down"}
 
 
-def pixtral(tensors, config, kind):
+def pixtral(tensors, config, kind, merge=2):
     s = Seen(tensors, config, kind, "llama", "pixtral")
-    c = s.inner
+    c = {"num_attention_heads": 32, "num_key_value_heads": 8, **s.inner}
     common(s.text, c)
 
     def turned(name, v):
@@ -481,19 +481,32 @@ def pixtral(tensors, config, kind):
         return bool(at)
     s.tower({"vision_tower.patch_conv.weight": "v.patch_embd.weight", "vision_tower.ln_pre.weight": "v.pre_ln.weight",
              "projector.norm.weight": "mm.input_norm.weight", "patch_merger.merging_layer.weight": "mm.patch_merger.weight",
-             "linear_1.weight": "mm.1.weight", "linear_2.weight": "mm.2.weight"}, PIXTRAL, "transformer.layers.", made)
+             **{"linear_%d.%s" % (i, k): "mm.%d.%s" % (i, k) for i in (1, 2) for k in ("weight", "bias")}}, PIXTRAL, "transformer.layers.", made)
     s.file.add("v.token_embd.img_break", np.zeros(c["hidden_size"]))
     s.mark("[IMG]", "[IMG_BREAK]", "[IMG_END]", image_token_index=0)
     s.sizes("num_hidden_layers", "num_attention_heads", s.vision["image_size"])
     clip_colours(s)
-    s.pairs.update({"vision.spatial_merge_size": 2, "vision.attention.layer_norm_epsilon": 1e-5, "use_silu": True})
+    s.pairs.update({"vision.attention.layer_norm_epsilon": 1e-5, "use_silu": True})
+    if merge > 1:
+        s.pairs["vision.spatial_merge_size"] = merge
     return s
+
+
+def pixtral_12b(tensors, config, kind):
+    """Without the matrix that merges patches; with as many rows of the embedding as the tokenizer of this test has."""
+    rng, n = np.random.default_rng(1), 320
+    for name in "language_model.model.embed_tokens.weight", "language_model.lm_head.weight":
+        v = tensors[name]
+        tensors[name] = np.concatenate([v, rng.normal(size=(n - len(v), v.shape[1]))]).astype("<f4")
+    config["text_config"]["vocab_size"] = n
+    return pixtral(tensors, config, kind, merge=1)
 
 
 # ---- compared ----
 
 FAMILIES = [(qwen3_5_made, "../qwen3_5_vl"), (qwen2_5, "qwen2_5_vl"), (qwen2_5_apart, "qwen2_5_vl"), (qwen2_5_old, "qwen2_5_vl"), (qwen3, "qwen3_vl"), (gemma3, "gemma3"),
             (gemma4, "gemma4_e"), (gemma4, "gemma4_dense"), (lfm2, "lfm2_vl"), (pixtral, "mistral3")]
+TREE_FAMILIES = [(pixtral_12b, "pixtral")]      # in the tree
 
 
 def bmp(path, w, h):
@@ -547,19 +560,23 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as tmp:
         large = [bmp(os.path.join(tmp, "large.bmp"), 790, 700), pictures[0]]
-        for family, name in [(qwen3_5, bundled)] + FAMILIES:
-            folder = name if name == bundled else os.path.join(shared, "_vision2", name, "hf-f32")
+        tree = [(family, os.path.join(golden, "..", name, "hf-bf16")) for family, name in TREE_FAMILIES]
+        only = sys.argv[5:]
+        for family, name in [(qwen3_5, bundled)] + tree + FAMILIES:
+            if only and family.__name__ not in only:
+                continue
+            folder = name if os.path.isdir(name) else os.path.join(shared, "_vision2", name, "hf-f32")
             if not os.path.isdir(folder):
                 print("skipped: no %s" % folder)
                 continue
-            for kind in ("BF16",) if quick and name != bundled else ("F32", "BF16"):
+            for kind in ("BF16",) if quick and not os.path.isdir(name) else ("F32", "BF16"):
                 with open(os.path.join(folder, "config.json")) as f:
                     config = json.load(f)
                 tensors = all_tensors(folder)
                 if name == bundled:
                     tensors, config = with_tower(tensors, config)
                 s = family(tensors, config, kind)
-                short = os.path.basename(name)
+                short = os.path.basename(name.removesuffix("/hf-bf16"))
                 why = check(weft, tmp, s, "%s-%s" % (family.__name__, short), kind, large if family is lfm2 else pictures)
                 failed += why is not None
                 print("FAIL" if why else "ok  ", family.__name__, short, kind, why or "")

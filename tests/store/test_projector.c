@@ -53,7 +53,7 @@ static void tensor(struct gguf_made *m, const char *name, const int64_t *ne, int
 
 static void put_text(const char *dir, const char *arch, bool marked)
 {
-	const char *const tokens[] = { "a", marked ? "<|image_pad|>" : "b", "c" };
+	const char *const tokens[] = { "a", marked ? "<|image_pad|>" : "b", "[IMG]" };
 	static const char *const keys[] = { "block_count", "context_length", "feed_forward_length",
 		                            "attention.head_count" };
 	static const uint32_t sections[] = { 1, 1, 0, 0 };
@@ -222,6 +222,118 @@ static void test_model(void **state)
 	}
 }
 
+/* ---- Pixtral, with and without the matrix that merges patches ---- */
+
+struct pixtral {
+	bool merger, norm, bias;
+	uint32_t merge, heads; /* merge 0: the key is missing */
+};
+
+static void put_pixtral(const char *dir, const struct pixtral *w)
+{
+	static const int64_t patch[] = { PATCH, PATCH, 3, WIDTH, 0 }, square[] = { WIDTH, WIDTH, 0 },
+			     merged[] = { 4 * WIDTH, WIDTH, 0 }, one[] = { WIDTH, 0 };
+	struct gguf_made m;
+
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "clip");
+	gguf_made_str(&m, "clip.projector_type", "pixtral");
+	gguf_made_u32(&m, "clip.vision.block_count", 1);
+	gguf_made_u32(&m, "clip.vision.embedding_length", WIDTH);
+	gguf_made_u32(&m, "clip.vision.feed_forward_length", INNER);
+	gguf_made_u32(&m, "clip.vision.attention.head_count", w->heads);
+	gguf_made_u32(&m, "clip.vision.patch_size", PATCH);
+	gguf_made_u32(&m, "clip.vision.image_size", 64);
+	if (w->merge)
+		gguf_made_u32(&m, "clip.vision.spatial_merge_size", w->merge);
+	tensor(&m, "v.patch_embd.weight", patch, 0);
+	tensor(&m, "v.blk.0.attn_q.weight", square, 0);
+	if (w->merger)
+		tensor(&m, "mm.patch_merger.weight", merged, 0);
+	if (w->norm)
+		tensor(&m, "mm.input_norm.weight", one, 0);
+	if (w->bias)
+		tensor(&m, "mm.1.bias", one, 0);
+	put_file(dir, "mmproj.gguf", &m);
+}
+
+static void check_pixtral(const struct store *st, const char *type)
+{
+	const struct json *vision = json_get(st->config, "vision_config"), *window;
+
+	assert_string_equal(json_str(json_get(st->config, "model_type"), NULL), type);
+	assert_string_equal(json_str(json_get(st->text, "model_type"), NULL), "mistral");
+	assert_string_equal(json_str(json_get(vision, "model_type"), NULL), "pixtral");
+	assert_string_equal(json_str(json_get(vision, "hidden_act"), NULL), "silu");
+	assert_int_equal(whole(st->config, "image_token_id"), 2);
+	window = json_get(st->text, "sliding_window"); /* without it, a text inside of a wrapper would have one */
+	assert_true(window && json_kind(window) == JSON_NULL);
+}
+
+static void test_pixtral(void **state)
+{
+	static const char q[] = "vision_tower.transformer.layers.0.attention.q_proj.weight";
+	char *dir = folder_new();
+	struct store *st;
+	struct err err = { 0 };
+
+	put_text(dir, "llama", true);
+	put_pixtral(dir, &(struct pixtral){ .bias = true, .heads = 1 });
+	assert_int_equal(store_open_seeing(&st, dir, "", &err), 0);
+	check_pixtral(st, "llava");
+	assert_int_equal(whole(st->config, "vision_feature_layer"), -1);
+	assert_string_equal(json_str(json_get(st->config, "vision_feature_select_strategy"), NULL), "full");
+	assert_int_equal(json_kind(json_get(st->config, "multimodal_projector_bias")), JSON_BOOL);
+	/* Rows in pairs: 0, 1 are a pair in the file, 0 and 2 here. */
+	for (int row = 0; row < WIDTH; row++)
+		for (int i = 0; i < WIDTH; i++)
+			assert_true(element(st, q, row * WIDTH + i) == (float)((row % 2 * 2 + row / 2) * WIDTH + i));
+	store_close(st);
+	put_pixtral(dir, &(struct pixtral){ .merger = true, .norm = true, .merge = 2, .heads = 1 });
+	assert_int_equal(store_open_seeing(&st, dir, "", &err), 0);
+	check_pixtral(st, "mistral3");
+	assert_int_equal(whole(st->config, "spatial_merge_size"), 2);
+	assert_non_null(store_find(st, "multi_modal_projector.patch_merger.merging_layer.weight"));
+	store_close(st);
+	folder_remove(dir);
+}
+
+/* A file that has lost the matrix that merges patches must not pass for Pixtral 12B's. */
+static void test_pixtral_refused(void **state)
+{
+	static const struct {
+		struct pixtral made;
+		int code;
+		const char *says;
+	} cases[] = {
+		{ { .norm = true, .merge = 2, .heads = 1 },
+		  E_MISSING,
+		  "tensor mm.patch_merger.weight: missing, and key clip.vision.spatial_merge_size is 2" },
+		{ { .norm = true, .heads = 1 },
+		  E_MISSING,
+		  "tensor mm.patch_merger.weight: missing, and mm.input_norm.weight is there" },
+		{ { .heads = 3 },
+		  E_FORMAT,
+		  "tensor v.blk.0.attn_q.weight: 2 dimensions, 4 rows are not pairs of 3 heads" },
+		{ { .heads = 4 }, E_FORMAT, "4 rows are not pairs of 4 heads" },
+		{ { .heads = 0 }, E_FORMAT, "4 rows are not pairs of 0 heads" },
+	};
+	char *dir = folder_new();
+
+	put_text(dir, "llama", true);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct store *st;
+		struct err err = { 0 };
+		char *path = strdup(folder_path(dir, "mmproj.gguf"));
+
+		put_pixtral(dir, &cases[i].made);
+		assert_int_equal(store_open_seeing(&st, folder_path(dir, "model.gguf"), path, &err), cases[i].code);
+		assert_says(&err, cases[i].says);
+		free(path);
+	}
+	folder_remove(dir);
+}
+
 /* ---- which is found ---- */
 
 static bool sees(const char *dir, const char *tower)
@@ -327,9 +439,8 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_model),
-		cmocka_unit_test(test_beside),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_model),  cmocka_unit_test(test_pixtral), cmocka_unit_test(test_pixtral_refused),
+		cmocka_unit_test(test_beside), cmocka_unit_test(test_refused),
 	};
 
 	log_set_level(LOG_ERROR);

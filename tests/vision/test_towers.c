@@ -1,8 +1,8 @@
-/* Towers against a float64 forward written to Hugging Face's semantics (../shared/golden/_vision2 and _vision): sizes, resized
- * pixels, patches, vectors; and the law: the same bits for every number of threads, every cut into parts, beside other
- * images, and behind the far backend.
+/* Towers against float64 forwards written to Hugging Face's semantics (../shared/golden/_vision2, and those in the tree, of
+ * tools/golden/eyes.py): sizes, resized pixels, patches, vectors; and the law: the same bits for every number of threads,
+ * every cut into parts, beside other images, and behind the far backend.
  *
- *     test_towers [--root FOLDER] [FAMILY]... */
+ *     test_towers [--tree FOLDER] [--root FOLDER] [FAMILY]... */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,18 @@
 
 static const float TOLERANCE = 1e-4f; /* absolute, of vectors of some units, with reference arithmetic */
 
-static const char *const pictures[] = { "a37x53", "b200x64", "c448x300", "d97x61_gray", "e75x118_rgba" };
 enum { PICTURES = 5 };
+
+/* Where pictures lie, below the root, and which of them the law is tried with. */
+struct album {
+	const char *folder, *picture[PICTURES]; /* NULL-ended where there are fewer */
+	const char *large, *other;
+};
+static const struct album shared_album = { "images",
+	                                   { "a37x53", "b200x64", "c448x300", "d97x61_gray", "e75x118_rgba" },
+	                                   "c448x300",
+	                                   "e75x118_rgba" },
+			  pixtral_album = { "pixtral/images", { "wide", "tall", "dot" }, "wide", "tall" };
 
 static const struct {
 	const char *folder, *preprocess, *sizes;
@@ -36,7 +46,15 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
+/* Those of the tree. */
+static const struct {
+	const char *name;
+	const struct album *album;
+} tree_families[] = { { "pixtral", &pixtral_album } };
+enum { TREE_FAMILIES = sizeof tree_families / sizeof *tree_families };
+
 static const char *root;
+static const struct album *album = &shared_album;
 
 /* A model's tower on a backend. */
 struct rig {
@@ -74,7 +92,7 @@ static void load_picture(struct image *im, const char *name)
 	struct buf b;
 	struct err err;
 
-	snprintf(path, sizeof path, "%s/images/%s.png", root, name);
+	snprintf(path, sizeof path, "%s/%s/%s.png", root, album->folder, name);
 	buf_init(&b);
 	CHECK(!file_read(path, 1 << 20, &b, &err), "%s", err.msg);
 	CHECK(!image_decode(im, b.p, b.n, NULL, &err), "%s", err.msg);
@@ -284,8 +302,8 @@ static void check_vectors(const char *folder, const char *file, double fast)
 		struct rig r;
 
 		rig_open(&r, folder, arith, 2, false);
-		for (int i = 0; i < PICTURES; i++) {
-			struct media *m = media_of(&r, pictures[i]);
+		for (int i = 0; i < PICTURES && album->picture[i]; i++) {
+			struct media *m = media_of(&r, album->picture[i]);
 
 			run(m, INT64_MAX / 2);
 			for (int k = 0; k <= m->deep; k++) {
@@ -293,7 +311,7 @@ static void check_vectors(const char *folder, const char *file, double fast)
 				float largest, d;
 
 				snprintf(fmt, sizeof fmt, k ? "%%s.deepstack%d" : "%%s.vision_embeds", k - 1);
-				d = farthest(m, golden(&s, fmt, pictures[i]), k, &largest);
+				d = farthest(m, golden(&s, fmt, album->picture[i]), k, &largest);
 				most = fmaxf(most, d);
 				share = fmaxf(share, d / largest);
 			}
@@ -325,13 +343,13 @@ static void check_law(const char *folder, enum arith arith)
 
 	rig_open(&one, folder, arith, 1, false);
 	rig_open(&many, folder, arith, 3, false);
-	want = media_of(&one, "c448x300");
+	want = media_of(&one, album->large);
 	run(want, INT64_MAX / 2);
-	first = media_of(&many, "c448x300");
+	first = media_of(&many, album->large);
 	run(first, 1000000);
 	same_bits(want, first, "threads");
-	part = media_of(&many, "c448x300"); /* in the memory of the first; the other in memory of its own */
-	other = media_of(&many, "e75x118_rgba");
+	part = media_of(&many, album->large); /* in the memory of the first; the other in memory of its own */
+	other = media_of(&many, album->other);
 	CHECK(memcmp(&want->digest, &other->digest, sizeof want->digest), "two images, one digest");
 	while (!part->vectors || !other->vectors) {
 		CHECK(!part->ops->work(part, 1, &err), "%s", err.msg);
@@ -339,11 +357,11 @@ static void check_law(const char *folder, enum arith arith)
 	}
 	same_bits(want, part, "threads and parts");
 	media_unref(first);
-	first = media_of(&many, "e75x118_rgba"); /* in memory that a larger one has used */
+	first = media_of(&many, album->other); /* in memory that a larger one has used */
 	run(first, 1000000);
 	same_bits(other, first, "used memory");
 	rig_open(&away, folder, arith, 2, true);
-	beyond = media_of(&away, "c448x300");
+	beyond = media_of(&away, album->large);
 	run(beyond, 1000000);
 	same_bits(want, beyond, "far backend");
 	media_unref(want);
@@ -380,7 +398,7 @@ static void check_expand(const char *folder)
 	tower_close(r.t);
 	CHECK(!tower_open(&r.t, r.st, &err) && !tower_attach(r.t, r.be, ARITH_F32, &tokens, &err), "%s", err.msg);
 	image = tower_info(r.t).image_token;
-	m = media_of(&r, "c448x300");
+	m = media_of(&r, album->large);
 	ids[1] = tower_info(r.t).placeholder;
 	CHECK(!tower_expand(r.t, m, ids, &n, &at, &layout, &err), "%s", err.msg);
 	CHECK(n == 2 + m->n_layout && layout == 1 && at == 1 + m->n_layout && ids[n - 1] == ID_BEFORE, "%d ids", n);
@@ -417,7 +435,7 @@ static void check_family(int i)
 	snprintf(folder, sizeof folder, "%s/hf-f32", families[i].folder);
 	rig_open(&r, folder, ARITH_F32, 1, false);
 	for (int p = 0; p < PICTURES; p++)
-		check_picture(tower_form(r.t), &s, pictures[p], families[i].folder);
+		check_picture(tower_form(r.t), &s, shared_album.picture[p], families[i].folder);
 	if (families[i].sizes)
 		check_sizes(tower_form(r.t), families[i].sizes);
 	rig_close(&r);
@@ -430,27 +448,91 @@ static void check_family(int i)
 	check_law(folder, ARITH_FAST);
 }
 
+/* [width, height, columns of rows, rows of them] of many sizes. */
+static void check_tree_sizes(const struct picture_form *f, const char *folder)
+{
+	char path[4400];
+	const struct json *list;
+	struct json *all;
+	struct buf text;
+	struct err err;
+
+	snprintf(path, sizeof path, "%s/%s/vision.json", root, folder);
+	buf_init(&text);
+	CHECK(!file_read(path, 1 << 20, &text, &err), "%s", err.msg);
+	CHECK((all = json_parse(text.p, text.n, 0, &err)), "%s", err.msg);
+	list = json_get(all, "sizes");
+	CHECK(json_len(list) > 10, "%s", path);
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *e = json_at(list, i);
+		struct picture_plan p;
+
+		CHECK(!picture_plan(&p, f, (int)number(e, 0), (int)number(e, 1), &err), "%s", err.msg);
+		CHECK(p.view[0].grid_w / f->merge == number(e, 2) && p.view[0].grid_h / f->merge == number(e, 3) &&
+		              p.rows == number(e, 2) * number(e, 3),
+		      "%s, %d x %d: %d x %d patches", folder, (int)number(e, 0), (int)number(e, 1), p.view[0].grid_w,
+		      p.view[0].grid_h);
+	}
+	json_free(all);
+	buf_fini(&text);
+}
+
+static void check_tree_family(int i)
+{
+	struct rig r;
+	char folder[128];
+
+	album = tree_families[i].album;
+	snprintf(folder, sizeof folder, "%s/hf-bf16", tree_families[i].name);
+	rig_open(&r, folder, ARITH_F32, 1, false);
+	check_tree_sizes(tower_form(r.t), folder);
+	rig_close(&r);
+	check_expand(folder);
+	check_vectors(folder, "vision.safetensors", 0.05);
+	check_law(folder, ARITH_F32);
+	check_law(folder, ARITH_FAST);
+}
+
+static bool is_named(int argc, char **argv, const char *name)
+{
+	for (int k = 1; k < argc; k++)
+		if (!strcmp(argv[k], name))
+			return true;
+	return argc < 2;
+}
+
+/* The value of the option, which is taken away; NULL: it is not there. */
+static const char *take_option(int *argc, char ***argv, const char *name)
+{
+	const char *value;
+
+	if (*argc < 3 || strcmp((*argv)[1], name))
+		return NULL;
+	value = (*argv)[2];
+	*argc -= 2;
+	*argv += 2;
+	return value;
+}
+
 int main(int argc, char **argv)
 {
+	const char *tree = take_option(&argc, &argv, "--tree"), *named = take_option(&argc, &argv, "--root");
 	char shared[4096];
 
-	if (argc > 2 && !strcmp(argv[1], "--root")) {
-		root = argv[2];
-		argc -= 2;
-		argv += 2;
+	if (named) {
+		root = named;
 	} else if (shared_folder()) {
 		snprintf(shared, sizeof shared, "%s/golden/_vision2", shared_folder());
 		root = shared;
-	} else {
+	} else if (!tree) {
 		return 77;
 	}
-	for (int i = 0; i < FAMILIES; i++) {
-		bool named = argc < 2;
-
-		for (int k = 1; k < argc; k++)
-			named = named || !strcmp(argv[k], families[i].folder);
-		if (named)
+	for (int i = 0; i < FAMILIES && root; i++)
+		if (is_named(argc, argv, families[i].folder))
 			check_family(i);
-	}
+	root = tree;
+	for (int i = 0; i < TREE_FAMILIES && root; i++)
+		if (is_named(argc, argv, tree_families[i].name))
+			check_tree_family(i);
 	return 0;
 }
