@@ -44,13 +44,47 @@ static const struct gguf_info *other_frame(const struct gguf_model *m)
 	return gguf_tensor_info(m, "v.patch_embd.weight.1");
 }
 
+/* weft's own key, in files of towers that were trained with single pictures: frames of a patch.  2 where it is missing. */
+static int64_t frames_of(struct gguf_conf *c)
+{
+	int64_t n = gguf_conf_int(c, "temporal_patch_size", 2);
+
+	if (!c->code && (n < 1 || n > 2))
+		gguf_conf_fail(c, E_UNSUPPORTED, "key clip.vision.temporal_patch_size: %" PRId64 ", 1 and 2 are read",
+		               n);
+	return c->code ? 2 : n;
+}
+
+/* Of one frame, the kernel stays where it is.  Other programs want a second one, and add what it gives: all of it has to be 0. */
+static int one_frame_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	const struct gguf_info *b = other_frame(m);
+
+	if (b && !same_kind(t->from, b))
+		return wrong_parts(m, t->from, b, "v.patch_embd.weight.1", err);
+	for (size_t i = 0; b && i < b->bytes; i++)
+		if (b->data[i])
+			return err_set(err, E_FORMAT,
+			               "%s: tensor %s: is not 0, and key clip.vision.temporal_patch_size is 1",
+			               m->part[0].path, b->name);
+	t->t.n_dim = 5;
+	t->t.dim[4] = t->t.dim[3];
+	t->t.dim[3] = t->t.dim[2];
+	t->t.dim[2] = 1;
+	return 0;
+}
+
 static int frames_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
 {
 	const struct gguf_info *b = other_frame(m);
-	int code = check_patches(m, t, err);
+	struct gguf_conf c = { .m = m, .err = err };
+	int64_t frames = frames_of(&c);
+	int code = c.code ? c.code : check_patches(m, t, err);
 
 	if (code)
 		return code;
+	if (frames == 1)
+		return one_frame_shape(m, t, err);
 	if (!same_kind(t->from, b))
 		return wrong_parts(m, t->from, b, "v.patch_embd.weight.1", err);
 	t->t.n_dim = 5;
@@ -298,7 +332,7 @@ static void put_qwen(struct gguf_conf *c)
 	gguf_put_int(c, "out_hidden_size",
 	             gguf_conf_int(c, "projection_dim", has(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
 	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 2));
-	gguf_put_int(c, "temporal_patch_size", 2);
+	gguf_put_int(c, "temporal_patch_size", frames_of(c));
 }
 
 /* Blocks whose output the text model gets too: those with tensors of their own.  The key, where it is there, must agree. */

@@ -165,23 +165,28 @@ static int bind_tower(struct tower *t, struct binder *b, struct conf *c, struct 
 	return rc ? rc : check_shape(t, c->file, err);
 }
 
-static int32_t token_of(const struct store *st)
+/* The id of the token that stands for a row of an image, under either of its names; an error where it is missing. */
+static int read_token(struct tower *t, struct err *err)
 {
-	const struct json *j = json_get(st->config, "image_token_id");
-	int64_t id;
+	static const char *const key[] = { "image_token_id", "image_token_index" };
+	struct conf top = { .j = t->st->config, .file = t->st->config_path, .where = "", .err = err };
 
-	if (!j)
-		j = json_get(st->config, "image_token_index");
-	return j && !json_to_int(j, &id) && id >= 0 && id < CONF_VOCAB_MAX ? (int32_t)id : -1;
+	for (int i = 0; i < 2; i++)
+		if (conf_get(&top, key[i])) {
+			t->image_token = t->placeholder = conf_int(&top, key[i], 0, CONF_VOCAB_MAX - 1);
+			return top.code;
+		}
+	return err_set(err, E_MISSING, "%s: %s: missing, and a tower needs it", top.file, key[0]);
 }
 
 static int bind_or_forget(struct tower *t, const char *prefix, struct conf *c, struct err *err)
 {
 	int *uses = store_uses(t->st);
-	int rc = bind_tower(t, &(struct binder){ .st = t->st, .m = &t->holder, .prefix = prefix, .err = err }, c, err);
+	int rc = read_token(t, err);
 
-	if (!rc && t->image_token < 0)
-		rc = err_set(err, E_MISSING, "%s: image_token_id: missing, and a tower needs it", t->st->config_path);
+	if (!rc)
+		rc = bind_tower(t, &(struct binder){ .st = t->st, .m = &t->holder, .prefix = prefix, .err = err }, c,
+		                err);
 	store_uses_end(t->st, uses, rc);
 	return rc;
 }
@@ -205,7 +210,6 @@ int tower_open(struct tower **out, struct store *st, struct err *err)
 	t->family = f;
 	arena_init(&t->holder.arena);
 	arena_init(&t->holder.vectors);
-	t->image_token = t->placeholder = token_of(st);
 	rc = bind_or_forget(t, prefix, &c, err);
 	if (rc) {
 		tower_close(t);

@@ -30,6 +30,8 @@
 	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
 	"\"num_heads\":2,\"out_hidden_size\":32,"
 
+#define WHOLE ",\"vision_feature_layer\":-1,\"vision_feature_select_strategy\":\"full\""
+
 /* Those behind LLAVA are opened as towers. */
 enum family {
 	BAILING,
@@ -44,7 +46,8 @@ enum family {
 	LLAVA,
 	QWEN3_VL,
 	QWEN2_5_VL,
-	PIXTRAL
+	PIXTRAL,
+	TOKEN
 };
 
 /* Configs of the families; a case puts its keys in the place of the @. */
@@ -80,9 +83,8 @@ static const char *const configs[] = {
 		       "\"window_size\":56@}}",
 	[PIXTRAL] = "{\"model_type\":\"llava\",\"image_token_index\":1,\"text_config\":{\"hidden_size\":32},"
 		    "\"vision_config\":{\"model_type\":\"pixtral\"}@}",
+	[TOKEN] = "{\"model_type\":\"llava\",\"text_config\":{\"hidden_size\":32},\"vision_config\":{}" WHOLE "@}",
 };
-
-#define WHOLE ",\"vision_feature_layer\":-1,\"vision_feature_select_strategy\":\"full\""
 
 static const struct {
 	enum family of;
@@ -191,6 +193,17 @@ static const struct {
 	  "vision_feature_select_strategy: \"default\", \"full\" is known" },
 	{ PIXTRAL, WHOLE ",\"projector_hidden_act\":\"relu\"", E_UNSUPPORTED,
 	  "config.json: projector_hidden_act: \"relu\" is not known; known: gelu, silu" },
+
+	{ TOKEN, ",\"image_token_id\":5", E_FORMAT, "patch_conv.weight: is [1]" },
+	{ TOKEN, ",\"image_token_index\":5,\"image_token_id\":null", E_FORMAT, "patch_conv.weight: is [1]" },
+	{ TOKEN, "", E_MISSING, "config.json: image_token_id: missing, and a tower needs it" },
+	{ TOKEN, ",\"image_token_id\":null", E_MISSING, "image_token_id: missing, and a tower needs it" },
+	{ TOKEN, ",\"image_token_id\":\"5\"", E_FORMAT, "config.json: image_token_id: is string, not an integer" },
+	{ TOKEN, ",\"image_token_id\":5.5", E_FORMAT, "image_token_id: is number, not an integer" },
+	{ TOKEN, ",\"image_token_id\":[5],\"image_token_index\":5", E_FORMAT,
+	  "image_token_id: is array, not an integer" },
+	{ TOKEN, ",\"image_token_index\":-1", E_FORMAT, "image_token_index: -1 is not between 0 and" },
+	{ TOKEN, ",\"image_token_index\":true", E_FORMAT, "image_token_index: is boolean, not an integer" },
 };
 
 /* Opens the folder as a model, as the draft head of one with 8 layers, or as the tower of one that sees. */

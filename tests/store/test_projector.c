@@ -80,8 +80,8 @@ static void put_text(const char *dir, const char *arch, bool marked)
 struct made {
 	const char *arch, *type;
 	uint32_t out, every;
-	bool frame, wide_frame, apart, no_k, wide_k;
-	int blocks;
+	bool frame, wide_frame, blank_frame, apart, no_k, wide_k;
+	int blocks, frames; /* frames 0: the key is missing */
 };
 static const struct made good = {
 	.arch = "clip", .type = "qwen2.5vl_merger", .out = WIDTH, .every = 1, .frame = true, .blocks = 1
@@ -91,6 +91,7 @@ static struct gguf_made made(const struct made *w)
 {
 	static const int64_t frame[] = { PATCH, PATCH, 3, WIDTH, 0 }, wide[] = { PATCH, PATCH, 3, 2 * WIDTH, 0 },
 			     square[] = { WIDTH, WIDTH, 0 }, flat[] = { WIDTH, 1, 0 };
+	static const float zeros[PATCH * PATCH * 3 * WIDTH];
 	struct gguf_made m;
 
 	gguf_made_init(&m);
@@ -106,7 +107,11 @@ static struct gguf_made made(const struct made *w)
 		gguf_made_u32(&m, "clip.vision.n_wa_pattern", w->every);
 	gguf_made_u32(&m, "clip.vision.image_max_pixels", 12345);
 	tensor(&m, "v.patch_embd.weight", frame, 0);
-	if (w->frame)
+	if (w->frames)
+		gguf_made_u32(&m, "clip.vision.temporal_patch_size", (uint32_t)w->frames);
+	if (w->blank_frame)
+		gguf_made_tensor(&m, "v.patch_embd.weight.1", 0, frame, zeros, sizeof zeros);
+	else if (w->frame)
 		tensor(&m, "v.patch_embd.weight.1", w->wide_frame ? wide : frame, 100);
 	tensor(&m, "v.blk.0.attn_q.weight", square, 0);
 	if (w->apart)
@@ -217,6 +222,35 @@ static void test_model(void **state)
 		assert_string_equal(json_str(json_get(st->config, "model_type"), NULL), "qwen2");
 		assert_null(json_get(st->config, "vision_config"));
 		assert_int_equal(st->n, 1);
+		store_close(st);
+		folder_remove(dir);
+	}
+}
+
+/* Towers of single pictures have a kernel for one frame, which stays in the file; beside it may be one of zeros. */
+static void test_one_frame(void **state)
+{
+	static const char patch[] = "model.visual.patch_embed.proj.weight";
+
+	for (int blank = 0; blank < 2; blank++) {
+		char *dir = folder_new();
+		struct made w = good;
+		const struct tensor *t;
+		struct store *st;
+		struct err err = { 0 };
+
+		w.frame = false;
+		w.frames = 1;
+		w.blank_frame = blank;
+		put_text(dir, "qwen2vl", true);
+		put_made(dir, "mmproj.gguf", &w);
+		assert_int_equal(store_open_seeing(&st, dir, "", &err), 0);
+		t = store_find(st, patch);
+		assert_true(t && t->data && t->n_dim == 5 && t->dim[1] == 3 && t->dim[2] == 1 && t->dim[3] == PATCH);
+		assert_int_equal(t->count, PATCH * PATCH * 3 * WIDTH);
+		for (int i = 0; i < t->count; i++)
+			assert_true(element(st, patch, i) == (float)i);
+		assert_int_equal(whole(json_get(st->config, "vision_config"), "temporal_patch_size"), 1);
 		store_close(st);
 		folder_remove(dir);
 	}
@@ -428,6 +462,12 @@ static void test_refused(void **state)
 	refused(dir, WITH(.every = 0), E_MISSING, "clip.vision.n_wa_pattern: missing");
 	refused(dir, WITH(.frame = false), E_MISSING, "tensor v.patch_embd.weight.1: missing");
 	refused(dir, WITH(.wide_frame = true), E_FORMAT, "tensor v.patch_embd.weight.1: is F32 [2, 2, 3, 8]");
+	refused(dir, WITH(.frames = 1), E_FORMAT,
+	        "tensor v.patch_embd.weight.1: is not 0, and key clip.vision.temporal_patch_size is 1");
+	refused(dir, WITH(.frames = 1, .wide_frame = true), E_FORMAT,
+	        "tensor v.patch_embd.weight.1: is F32 [2, 2, 3, 8]");
+	refused(dir, WITH(.frames = 3), E_UNSUPPORTED, "key clip.vision.temporal_patch_size: 3, 1 and 2 are read");
+	refused(dir, WITH(.frames = 2, .frame = false), E_MISSING, "tensor v.patch_embd.weight.1: missing");
 	refused(dir, WITH(.no_k = true), E_MISSING, "tensor v.blk.0.attn_k.weight: missing");
 	refused(dir, WITH(.wide_k = true), E_FORMAT, "tensor v.blk.0.attn_k.weight: is F32 [4, 1]");
 #pragma GCC diagnostic pop
@@ -439,8 +479,9 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_model),  cmocka_unit_test(test_pixtral), cmocka_unit_test(test_pixtral_refused),
-		cmocka_unit_test(test_beside), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_model),   cmocka_unit_test(test_one_frame),
+		cmocka_unit_test(test_pixtral), cmocka_unit_test(test_pixtral_refused),
+		cmocka_unit_test(test_beside),  cmocka_unit_test(test_refused),
 	};
 
 	log_set_level(LOG_ERROR);
