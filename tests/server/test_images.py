@@ -183,6 +183,50 @@ class Images(unittest.TestCase):
         r = self.s.post(RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]})
         self.assertEqual((r.status, r.error()["param"]), (400, "input[0].content[0].image_url"), r.text())
 
+    def test_videos(self):
+        """No API reads videos: a part of that kind is refused by its name, also in what tools bring, and a film is no image."""
+        film = base64.b64encode(b"\0\0\0\x20ftypisom" + bytes(20)).decode()
+        link = "data:video/mp4;base64," + film
+        source = {"type": "base64", "media_type": "video/mp4", "data": film}
+
+        def chat(content):
+            return CHAT, {"messages": [{"role": "user", "content": [content]}]}, "messages[0].content[0]"
+
+        def responses(content):
+            return RESPONSES, {"input": [{"role": "user", "content": [content]}]}, "input[0].content[0]"
+
+        def messages(content):
+            return MESSAGES, {"max_tokens": 5, "messages": [{"role": "user", "content": [content]}]}, "messages[0].content[0]"
+        tool = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "video", "source": source}]}
+        for path, body, at in (chat({"type": "video_url", "video_url": {"url": link}}), chat({"type": "video", "video": [url("PIC 1x1 frame")]}),
+                               chat({"type": "input_video", "input_video": {"data": film}}),
+                               responses({"type": "input_video", "video_url": link}), messages({"type": "video", "source": source}),
+                               (MESSAGES + "/count_tokens", {"messages": [{"role": "user", "content": [{"type": "video", "source": source}]}]},
+                                "messages[0].content[0]"),
+                               (MESSAGES, {"max_tokens": 5, "messages": [
+                                   {"role": "user", "content": "x"},
+                                   {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "see", "input": {}}]},
+                                   {"role": "user", "content": [tool]}]}, "messages[2].content[0].content[0]"),
+                               (RESPONSES + "/input_tokens", {"input": [{"role": "user", "content": [{"type": "input_video", "video_url": link}]}]},
+                                "input[0].content[0]")):
+            with self.subTest(path=path, body=body):
+                r = self.s.post(path, body)
+                self.assertEqual(r.status, 400, r.text())
+                self.assertIn(at + '.type is "', r.error()["message"])
+                self.assertRegex(r.error()["message"], '"(input_)?video(_url)?": this server reads')
+        for path, body in (chat({"type": "image_url", "image_url": link})[:2], responses({"type": "input_image", "image_url": link})[:2],
+                           messages({"type": "image", "source": source})[:2]):
+            with self.subTest(path=path, as_image=True):
+                r = self.s.post(path, body)
+                self.assertEqual(r.status, 400, r.text())
+                self.assertIn("this is no image", r.error()["message"])
+        for path, body in (("/api/chat", {"messages": [{"role": "user", "content": "x", "images": [film]}]}),
+                           ("/api/generate", {"prompt": "x", "images": [film]})):
+            with self.subTest(path=path):
+                r = self.s.post(path, body)
+                self.assertEqual(r.status, 400, r.text())
+                self.assertIn("this is no image", r.json()["error"])
+
     def test_files(self):
         """Files below a folder that the server was started with, and of nowhere else."""
         with tempfile.TemporaryDirectory() as top:
