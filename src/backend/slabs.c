@@ -88,6 +88,21 @@ void slab_fill(uint8_t *slab, const struct slab_lay *lay, const struct moe *m, i
 	}
 }
 
+bool slab_wants_packing(const struct moe *m, int expert, slab_packs_fn *packs, const void *arg)
+{
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *w = slab_weight(m, expert, i);
+		struct weight own;
+
+		if (!w)
+			continue;
+		own = alone(w);
+		if (!packed_rows_slow(w) || !packs(arg, &own))
+			return false;
+	}
+	return true;
+}
+
 /* ---- straight from the checkpoint ---- */
 
 static int file_with(const struct stream_file *file, int n_file, struct run run)
@@ -170,5 +185,32 @@ void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *
 		atomic_store_explicit(&v->packed[i].at, lay->part[i].packed ? p : NULL, memory_order_relaxed);
 		if (lay->part[i].packed)
 			w->packed = &v->packed[i];
+	}
+}
+
+int slab_pieces(const struct slab_view *rows)
+{
+	int n = 0;
+
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++)
+		n += rows->w[i].rows / BLOCK_OUT;
+	return n;
+}
+
+void slab_pack(uint8_t *slab, const struct slab_lay *lay, const struct slab_view *rows, int begin, int end)
+{
+	for (enum slab_part i = 0; i < SLAB_PARTS; i++) {
+		const struct weight *w = &rows->w[i];
+		int n = w->rows / BLOCK_OUT, from = begin > 0 ? begin : 0, to = end < n ? end : n;
+
+		if (from < to) {
+			size_t each = packed_bytes(w) / (size_t)n;
+
+			assert(lay->part[i].packed);
+			packed_fill(slab + lay->part[i].at[0] + (size_t)from * each, w, from * BLOCK_OUT,
+			            (to - from) * BLOCK_OUT);
+		}
+		begin -= n;
+		end -= n;
 	}
 }

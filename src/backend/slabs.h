@@ -44,6 +44,8 @@ typedef bool slab_packs_fn(const void *arg, const struct weight *w);
 /* A packed slab. */
 void slab_lay_packed(struct slab_lay *lay, const struct moe *m, int expert, slab_packs_fn *packs, const void *arg);
 void slab_fill(uint8_t *slab, const struct slab_lay *lay, const struct moe *m, int expert);
+/* Is every matrix of the expert packed by `packs`, and are its rows slow (packed_rows_slow)? */
+bool slab_wants_packing(const struct moe *m, int expert, slab_packs_fn *packs, const void *arg);
 
 /* A slab of what file[n_file] hold, as it lies there; returns the number of extents, 0 where a matrix lies in none
  * of them. */
@@ -56,5 +58,10 @@ struct slab_view {
 	struct packed packed[SLAB_PARTS];
 };
 void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *lay, const struct moe *m, int expert);
+
+/* Packing a slab of rows, which `rows` sees, into another slab laid out by slab_lay_packed, whose parts are all packed.  It is
+ * done in pieces [0, slab_pieces()), which threads may share: piece i of a part is 16 outputs. */
+int slab_pieces(const struct slab_view *rows);
+void slab_pack(uint8_t *slab, const struct slab_lay *lay, const struct slab_view *rows, int begin, int end);
 
 #endif

@@ -15,6 +15,7 @@ struct stream_stats {
 	int64_t visits;            /* of layers */
 	int64_t used, hits;        /* experts that visits used; those of them that were in a slot already */
 	int64_t reads, read_bytes; /* experts and bytes that were read */
+	int64_t packs;             /* slabs that were packed after they had been read */
 	int64_t ahead, ahead_used; /* experts read on a guess; those of them that were used */
 	int64_t wait_ns;           /* the engine waited for the disk */
 	int64_t failed;            /* experts that could not be read */

@@ -17,6 +17,9 @@ struct packed {
 /* For w, a whole tensor: whether it has a packed form; the bytes of that form, a multiple of 64; and writing rows
  * [first, first + n), multiples of BLOCK_OUT, to `to`.  Any thread. */
 enum { BLOCK_OUT = 16 };
+/* Do rows of w carry their scales between their codes?  Kernels of few rows then go through the rows several times as slowly as
+ * through the packed form; through other rows hardly more slowly. */
+bool packed_rows_slow(const struct weight *w);
 bool packed_fit(const struct weight *w);
 size_t packed_bytes(const struct weight *w);
 void packed_fill(uint8_t *to, const struct weight *w, int first, int n);

@@ -2,7 +2,11 @@
  *
  * A slot is free, being read, or ready.  Of a visit each wanted expert waits (for a slot to be read into), is on its
  * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
- * until they are released, so a visit that wants more experts than there are slots goes through them in several turns. */
+ * until they are released, so a visit that wants more experts than there are slots goes through them in several turns.
+ *
+ * A slab of a checkpoint whose rows are slow to decode is packed when a step of few rows finds it in its slot: what was used
+ * again once will be more often, and packing takes as long as some two products of its rows do.  It goes from the slab's
+ * memory to a spare one, and the two change places. */
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
@@ -25,16 +29,19 @@ enum {
 	GUESSES = 256,      /* guesses after which their use is judged, ... */
 	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
 	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
+	FEW_ROWS_MOST = 16, /* of a step for which slabs are packed: more rows gain less than packing takes */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
 struct slot {
 	enum slot_state state;
+	uint8_t *at; /* slot_bytes of the arena */
 	struct slot_layer *of;
 	int expert;
 	int pins;         /* 1: of the visit */
 	bool guessed;     /* of ahead: by the layer before */
 	bool ahead;       /* read before it was known that it is used: stays until its layer's next visit */
+	bool slow;        /* of rows that would be faster packed */
 	int parts, error; /* reads that are not back; of one that is */
 	struct slab_lay lay;
 	struct slab_view view;
@@ -43,6 +50,7 @@ struct slot {
 enum want_state { WANT_WAITS, WANT_COMES, WANT_GIVEN, WANT_LOST };
 struct want {
 	int expert, slot;
+	bool hit; /* it was in its slot when the visit began */
 	enum want_state state;
 };
 
@@ -59,7 +67,7 @@ struct slots {
 	int n_layer, experts;
 	struct policy policy;
 
-	uint8_t *arena;
+	uint8_t *arena, *spare; /* spare: as large as a slot; NULL: nothing is packed */
 	size_t slot_bytes, arena_bytes;
 	struct slot *slot; /* [n_most] of which n may be used */
 	int n, n_most, n_ahead;
@@ -83,11 +91,6 @@ struct slots {
 	enum arith arith;
 	struct stream_stats stats;
 };
-
-static uint8_t *slab_at(const struct slots *s, const struct slot *x)
-{
-	return s->arena + (size_t)(x - s->slot) * s->slot_bytes;
-}
 
 /* ---- who gives way ---- */
 
@@ -134,7 +137,7 @@ static void put_packed(struct slots *s, struct slot *x)
 	const struct slab_entry *entry = &s->packed.entry[s->policy.base[x->of->index] + x->expert];
 	const struct read_ask ask = { .file = &s->packed.file,
 		                      .at = entry->at,
-		                      .to = slab_at(s, x),
+		                      .to = x->at,
 		                      .n = entry->bytes,
 		                      .need = entry->bytes,
 		                      .tag = (uint64_t)(x - s->slot) };
@@ -153,7 +156,7 @@ static void put_checkpoint(struct slots *s, struct slot *x)
 	for (int i = 0; i < n; i++) {
 		const struct read_ask ask = { .file = &s->file[e[i].file],
 			                      .at = e[i].at,
-			                      .to = slab_at(s, x) + e[i].to,
+			                      .to = x->at + e[i].to,
 			                      .n = e[i].n,
 			                      .need = e[i].need,
 			                      .tag = (uint64_t)(x - s->slot) };
@@ -199,7 +202,7 @@ static int fault_of(struct slots *s, const struct slot *x, const struct read_fil
 	for (int i = 0; i < s->n_file && !entry; i++)
 		if (!read_file_same(*file = &s->file[i]))
 			return ESTALE;
-	return entry && check64(slab_at(s, x), entry->bytes) != entry->check ? EBADMSG : 0;
+	return entry && check64(x->at, entry->bytes) != entry->check ? EBADMSG : 0;
 }
 
 static void lose(struct slots *s, struct slot *x, int fault, const struct read_file *file)
@@ -237,7 +240,8 @@ static void ended(struct slots *s, const struct read_done *done)
 		return;
 	}
 	x->state = SLOT_READY;
-	slab_view(&x->view, slab_at(s, x), &x->lay, x->of->m, x->expert);
+	x->slow = s->spare && slab_wants_packing(x->of->m, x->expert, packs, s);
+	slab_view(&x->view, x->at, &x->lay, x->of->m, x->expert);
 }
 
 static bool harvest(struct slots *s, bool wait)
@@ -382,9 +386,10 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 		int at = y->slot[used[i]];
 
 		policy_use(&s->policy, y->index, used[i]);
-		s->want[i] = (struct want){ used[i], at, at < 0 ? WANT_WAITS : WANT_COMES };
+		s->want[i] = (struct want){ used[i], at, false, at < 0 ? WANT_WAITS : WANT_COMES };
 		if (at < 0)
 			continue;
+		s->want[i].hit = s->slot[at].state == SLOT_READY;
 		s->stats.hits++;
 		s->slot[at].pins = 1;
 	}
@@ -436,6 +441,48 @@ int slots_ready(struct slot_layer *y, int *index)
 	return 0;
 }
 
+struct packing {
+	const struct slab_view *rows;
+	const struct slab_lay *lay;
+	uint8_t *to;
+};
+
+static void pack_some(void *ctx, int begin, int end)
+{
+	const struct packing *k = ctx;
+
+	slab_pack(k->to, k->lay, k->rows, begin, end);
+}
+
+static void pack_slot(struct slots *s, struct slot *x)
+{
+	enum { GRAIN = 4 };
+	const struct slab_view rows = x->view;
+	struct slab_lay lay;
+	struct packing k = { .rows = &rows, .lay = &lay, .to = s->spare };
+
+	slab_lay_packed(&lay, x->of->m, x->expert, packs, s);
+	cpu_range(s->c, pack_some, &k, slab_pieces(&rows), GRAIN);
+	s->spare = x->at;
+	x->at = k.to;
+	x->lay = lay;
+	x->slow = false;
+	slab_view(&x->view, x->at, &x->lay, x->of->m, x->expert);
+	s->stats.packs++;
+}
+
+void slots_pack(struct slot_layer *y, const int *index, int n, int rows)
+{
+	struct slots *s = y->s;
+
+	for (int i = 0; i < n && rows <= FEW_ROWS_MOST; i++) {
+		const struct want *w = &s->want[index[i]];
+
+		if (w->state == WANT_GIVEN && s->slot[w->slot].slow && w->hit)
+			pack_slot(s, &s->slot[w->slot]);
+	}
+}
+
 void slots_release(struct slot_layer *y, const int *index, int n)
 {
 	struct slots *s = y->s;
@@ -473,8 +520,8 @@ static int most_experts(const struct slots *s)
 	return most;
 }
 
-/* The largest slab, and whether all experts lie in files. */
-static int measure(struct slots *s, const struct stream_opts *how, struct err *err)
+/* The largest slab, whether all experts lie in files, and whether some are worth packing. */
+static int measure(struct slots *s, const struct stream_opts *how, bool *some_slow, struct err *err)
 {
 	for (int i = 0; i < s->n_layer; i++)
 		for (int e = 0; e < s->layer[i].m->experts; e++) {
@@ -490,11 +537,17 @@ static int measure(struct slots *s, const struct stream_opts *how, struct err *e
 					"used; packed slabs can (--expert-dir)",
 					s->layer[i].m->down[e].name);
 			s->slot_bytes = lay.bytes > s->slot_bytes ? lay.bytes : s->slot_bytes;
+			if (how->dir || !slab_wants_packing(s->layer[i].m, e, packs, s))
+				continue;
+			slab_lay_packed(&lay, s->layer[i].m, e, packs, s);
+			s->slot_bytes = lay.bytes > s->slot_bytes ? lay.bytes : s->slot_bytes;
+			*some_slow = true;
 		}
 	return 0;
 }
 
-static int open_arena(struct slots *s, size_t bytes, struct err *err)
+/* spare: one slot of those that fit is kept for packing, unless they are the least. */
+static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err)
 {
 	size_t n = bytes / s->slot_bytes, least = 0;
 
@@ -505,8 +558,10 @@ static int open_arena(struct slots *s, size_t bytes, struct err *err)
 		               "memory for experts: %zu bytes hold %zu of them, a token uses %zu of a layer: %zu bytes "
 		               "are the least",
 		               bytes, n, least, least * s->slot_bytes);
+	spare = spare && n > least;
+	n -= spare;
 	n = n < (size_t)s->experts ? n : (size_t)s->experts;
-	s->arena_bytes = n * s->slot_bytes;
+	s->arena_bytes = (n + spare) * s->slot_bytes;
 	s->arena = pages_room(s->arena_bytes + PAGE_BYTES, true);
 	if (!s->arena)
 		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
@@ -514,6 +569,9 @@ static int open_arena(struct slots *s, size_t bytes, struct err *err)
 	s->n = s->n_most = (int)n;
 	s->n_least = (int)least;
 	s->slot = xcalloc(n, sizeof *s->slot);
+	for (size_t i = 0; i < n; i++)
+		s->slot[i].at = s->arena + i * s->slot_bytes;
+	s->spare = spare ? s->arena + n * s->slot_bytes : NULL;
 	return 0;
 }
 
@@ -562,10 +620,11 @@ static void open_layers(struct slots *s, struct moe *const *mix, int n)
 
 static int open_slots(struct slots *s, struct moe *const *mix, int n, const struct stream_opts *how, struct err *err)
 {
-	int rc = measure(s, how, err);
+	bool some_slow = false;
+	int rc = measure(s, how, &some_slow, err);
 
 	if (!rc)
-		rc = open_arena(s, how->bytes, err);
+		rc = open_arena(s, how->bytes, some_slow, err);
 	if (!rc)
 		rc = how->dir ? open_packed(s, how, mix, n, err) : open_files(s, how, err);
 	if (!rc)
@@ -639,9 +698,8 @@ size_t cpu_stream_shrink(struct backend *be, size_t bytes)
 	for (int i = (int)n; i < s->n; i++) {
 		s->n_ahead -= s->slot[i].ahead;
 		clear(&s->slot[i]);
+		be->ops->discard(be, s->slot[i].at, s->slot_bytes);
 	}
-	if ((int)n < s->n)
-		be->ops->discard(be, s->arena + n * s->slot_bytes, (size_t)(s->n - (int)n) * s->slot_bytes);
 	s->n = (int)n;
 	return n * s->slot_bytes;
 }

@@ -26,6 +26,11 @@ bool packed_fit(const struct weight *w)
 	return (codes || (w->fmt->pairs && w->cols % BLOCK_INPUTS == 0)) && w->rows % BLOCK_OUT == 0;
 }
 
+bool packed_rows_slow(const struct weight *w)
+{
+	return w->fmt->coding && w->fmt->coding->block;
+}
+
 size_t packed_bytes(const struct weight *w)
 {
 	return (size_t)(w->rows / BLOCK_OUT) * packed_step(w);
