@@ -34,6 +34,12 @@ static const char by_merges[] =
 	"\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"fuse_unk\":true,\"unk_token\":\"<unk>\",\"vocab\":" WORDS
 	",\"merges\":[\"a b\",\"▁ ab\"]}}";
 
+/* Merges lead to "<s>", which is special: 3 < 4 s 5 > 6 s>. */
+static const char to_special[] =
+	"{" ADDED "\"normalizer\":" SPACES "," DECODER
+	"\"model\":{\"type\":\"BPE\",\"vocab\":{\"<unk>\":0,\"<s>\":1,\"<t>\":2,\"<\":3,\"s\":4,\">\":5,\"s>\":6},"
+	"\"merges\":[\"s >\",\"< s>\"]}}";
+
 /* The same by score: "ab" is joined before "▁a", which is no token at all. */
 static const char by_score[] =
 	"{" ADDED "\"normalizer\":" SPACES "," DECODER
@@ -93,6 +99,24 @@ static void expect(const struct tokenizer *t, const char *text, unsigned flags, 
 	tokens_fini(&v);
 }
 #define IDS(...) ((const int32_t[]){ __VA_ARGS__, -1 })
+
+static void test_merges_to_special(void **state)
+{
+	struct tokenizer *t = open_of(to_special);
+	char many[40 * 3 + 1] = "";
+	struct tokens v;
+	struct err err;
+
+	expect(t, "<s>", 0, NULL, IDS(3, 6));
+	expect(t, "<s>", TOKENIZE_SPECIAL, "", IDS(1));
+	for (int i = 0; i < 40; i++) /* a long piece is joined in another way */
+		strcat(many, "<s>");
+	tokens_init(&v);
+	assert_int_equal(tokenizer_encode(t, many, strlen(many), 0, &v, &err), 0);
+	assert_int_equal(v.n, 80);
+	tokens_fini(&v);
+	tokenizer_close(t);
+}
 
 static void test_merges(void **state)
 {
@@ -214,9 +238,10 @@ static void test_truncated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_merges),    cmocka_unit_test(test_added_spaces), cmocka_unit_test(test_scores),
-		cmocka_unit_test(test_unigram),   cmocka_unit_test(test_wordpiece),    cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_merges),       cmocka_unit_test(test_merges_to_special),
+		cmocka_unit_test(test_added_spaces), cmocka_unit_test(test_scores),
+		cmocka_unit_test(test_unigram),      cmocka_unit_test(test_wordpiece),
+		cmocka_unit_test(test_ranges),       cmocka_unit_test(test_truncated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,15 +80,17 @@ long bpe_unmap(const char *s, size_t n, char *out)
 	return len;
 }
 
-static const struct bpe_merge *find_merge(const struct bpe *b, int32_t left, int32_t right)
+/* The merge of two neighbours, or NULL; one that would give a special token is none. */
+static const struct bpe_merge *find_merge(const struct token_model *model, int32_t left, int32_t right)
 {
 	uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+	const struct bpe *b = model->own;
 
 	for (uint64_t h = lexicon_mix(pair ^ b->seed);; h++) {
 		const struct bpe_merge *m = &b->merge[h & b->merge_mask];
 
 		if (m->pair == pair)
-			return m;
+			return token_model_hidden(model, m->id) ? NULL : m;
 		if (m->pair == NO_PAIR)
 			return NULL;
 	}
@@ -124,12 +126,12 @@ static size_t first_symbols(const struct token_model *m, const char *p, size_t n
 
 /* ---- merging ---- */
 
-static void join_few(const struct bpe *b, int32_t *id, size_t n, struct tokens *out)
+static void join_few(const struct token_model *model, int32_t *id, size_t n, struct tokens *out)
 {
 	const struct bpe_merge *m[SHORT_PIECE]; /* of id[i] with id[i + 1] */
 
 	for (size_t i = 0; i + 1 < n; i++)
-		m[i] = find_merge(b, id[i], id[i + 1]);
+		m[i] = find_merge(model, id[i], id[i + 1]);
 	for (;;) {
 		uint32_t best_rank = UINT32_MAX;
 		size_t best = 0;
@@ -147,10 +149,10 @@ static void join_few(const struct bpe *b, int32_t *id, size_t n, struct tokens *
 		memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
 		if (best + 1 < n) {
 			memmove(m + best + 1, m + best + 2, (n - best - 2) * sizeof *m);
-			m[best] = find_merge(b, id[best], id[best + 1]);
+			m[best] = find_merge(model, id[best], id[best + 1]);
 		}
 		if (best)
-			m[best - 1] = find_merge(b, id[best - 1], id[best]);
+			m[best - 1] = find_merge(model, id[best - 1], id[best]);
 	}
 	for (size_t i = 0; i < n; i++)
 		tokens_put(out, id[i]);
@@ -187,19 +189,20 @@ static void sift_up(struct bpe_cand *heap, size_t i)
 }
 
 /* The candidate that the symbol at i makes with its right neighbour, if any. */
-static bool candidate(const struct bpe *b, const struct bpe_sym *sym, uint32_t i, size_t n, struct bpe_cand *c)
+static bool candidate(const struct token_model *model, const struct bpe_sym *sym, uint32_t i, size_t n,
+                      struct bpe_cand *c)
 {
 	uint32_t right = sym[i].next;
 	const struct bpe_merge *m;
 
-	if (right >= n || !(m = find_merge(b, sym[i].id, sym[right].id)))
+	if (right >= n || !(m = find_merge(model, sym[i].id, sym[right].id)))
 		return false;
 	*c = (struct bpe_cand){ (uint64_t)m->rank << 32 | i, sym[right].next, m->id };
 	return true;
 }
 
-static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct bpe_sym *sym, struct bpe_cand *heap,
-                      struct tokens *out)
+static void join_many(const struct token_model *model, const int32_t *id, size_t n, struct bpe_sym *sym,
+                      struct bpe_cand *heap, struct tokens *out)
 {
 	size_t n_heap = 0;
 
@@ -210,7 +213,7 @@ static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct b
 		sym[i] = (struct bpe_sym){ id[i], (uint32_t)i - 1, (uint32_t)i + 1 };
 	}
 	for (size_t i = 0; i < n && allowance_spend(0); i++)
-		n_heap += candidate(b, sym, (uint32_t)i, n, &heap[n_heap]);
+		n_heap += candidate(model, sym, (uint32_t)i, n, &heap[n_heap]);
 	for (size_t i = n_heap / 2; i-- > 0 && allowance_spend(0);)
 		sift_down(heap, n_heap, i);
 	while (n_heap && allowance_spend(1)) {
@@ -228,9 +231,9 @@ static void join_many(const struct bpe *b, const int32_t *id, size_t n, struct b
 		sym[right].id = -1;
 		if (sym[i].next < n)
 			sym[sym[i].next].prev = i;
-		if (candidate(b, sym, i, n, &heap[n_heap]))
+		if (candidate(model, sym, i, n, &heap[n_heap]))
 			sift_up(heap, n_heap++);
-		if (i && candidate(b, sym, sym[i].prev, n, &heap[n_heap]))
+		if (i && candidate(model, sym, sym[i].prev, n, &heap[n_heap]))
 			sift_up(heap, n_heap++);
 	}
 	for (size_t i = 0; i < n && allowance_spend(0); i = sym[i].next)
@@ -256,9 +259,9 @@ static void encode(const struct token_model *m, struct token_work *w, const char
 	if (!(n = first_symbols(m, p, n, id)))
 		return;
 	if (n <= SHORT_PIECE)
-		join_few(b, id, n, out);
+		join_few(m, id, n, out);
 	else
-		join_many(b, id, n, sym, heap, out);
+		join_many(m, id, n, sym, heap, out);
 }
 
 /* ---- loading ---- */
