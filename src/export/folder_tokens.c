@@ -1,6 +1,6 @@
 /* folder_tokens.c - the tokenizer of a GGUF file from tokenizer.json, with special tokens, chat template and sampling.
  *
- * Byte-level pairs are written; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
+ * Byte-level pairs are written here; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
  * tekken.json, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,25 +8,10 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "export/folder_making.h"
+#include "export/folder_vocab.h"
 #include "store/gguf_pre.h"
-#include "store/gguf_vocab.h"
 
-struct token {
-	const char *p; /* NULL: no token has this id */
-	size_t n;
-	int type;
-};
-
-struct tokens_made {
-	struct making *m;
-	const struct json *tokenizer, *model;
-	bool ranked; /* the vocabulary is by ranks, which are in the order of ids */
-	struct token *tok;
-	int64_t n; /* rows of the embedding */
-};
-
-static bool is(const struct json *j, const char *text)
+bool json_says(const struct json *j, const char *text)
 {
 	size_t n;
 	const char *s = json_str(j, &n);
@@ -36,51 +21,68 @@ static bool is(const struct json *j, const char *text)
 
 /* ---- the list ---- */
 
-static void token_set(struct tokens_made *t, int64_t id, const char *p, size_t n, int type)
+static void token_set(struct tokens_made *t, int64_t id, struct token token)
 {
 	if (id < 0 || id >= t->n)
 		making_fail(t->m, E_FORMAT, "tokenizer.json: token %" PRId64 ", the embedding has %" PRId64 " rows", id,
 		            t->n);
 	else
-		t->tok[id] = (struct token){ p, n, type };
+		t->tok[id] = token;
 }
 
 /* An array by id of [text, score], or null where a special token's id is. */
-static void read_ranked(struct tokens_made *t)
+static void read_listed(struct tokens_made *t)
 {
 	const struct json *vocab = json_get(t->model, "vocab");
 
 	for (size_t i = 0; i < json_len(vocab) && !t->m->code; i++) {
-		size_t n;
-		const char *text = json_str(json_at(json_at(vocab, i), 0), &n);
+		struct token token = { .type = GGUF_NORMAL, .inside = true };
+		double score = 0;
 
-		if (text)
-			token_set(t, (int64_t)i, text, n, GGUF_NORMAL);
+		token.p = json_str(json_at(json_at(vocab, i), 0), &token.n);
+		if (json_to_double(json_at(json_at(vocab, i), 1), &score))
+			score = 0;
+		token.score = (float)score;
+		if (token.p)
+			token_set(t, (int64_t)i, token);
 	}
 }
 
-static void read_tokens(struct tokens_made *t)
+static void read_added(struct tokens_made *t, const struct json *a, size_t i)
+{
+	struct token token = { .type = GGUF_CONTROL };
+	bool special = true;
+	int64_t id;
+
+	token.p = json_str(json_get(a, "content"), &token.n);
+	if (!token.p || json_to_int(json_get(a, "id"), &id) || json_to_bool(json_get(a, "special"), &special)) {
+		making_fail(t->m, E_FORMAT, "tokenizer.json: added token %zu has no id or content", i);
+		return;
+	}
+	token.type = special ? GGUF_CONTROL : GGUF_USER;
+	if (json_to_bool(json_get(a, "normalized"), &token.normalized))
+		token.normalized = !special;
+	if (id >= 0 && id < t->n) {
+		token.inside = t->tok[id].inside;
+		token.score = t->tok[id].score;
+	}
+	token_set(t, id, token);
+}
+
+void vocab_read(struct tokens_made *t)
 {
 	const struct json *value, *added = json_get(t->tokenizer, "added_tokens");
 	const char *text;
 	int64_t id;
 
-	if (t->ranked)
-		read_ranked(t);
+	if (t->listed)
+		read_listed(t);
 	for (struct json_cursor c = json_first(json_get(t->model, "vocab"));
-	     !t->ranked && json_next(&c, &text, &value);)
-		token_set(t, json_to_int(value, &id) ? -1 : id, text, strlen(text), GGUF_NORMAL);
-	for (size_t i = 0; i < json_len(added); i++) {
-		const struct json *a = json_at(added, i);
-		bool special = true;
-		size_t n;
-
-		text = json_str(json_get(a, "content"), &n);
-		if (!text || json_to_int(json_get(a, "id"), &id) || json_to_bool(json_get(a, "special"), &special))
-			making_fail(t->m, E_FORMAT, "tokenizer.json: added token %zu has no id or content", i);
-		else
-			token_set(t, id, text, n, special ? GGUF_CONTROL : GGUF_USER);
-	}
+	     !t->listed && json_next(&c, &text, &value);)
+		token_set(t, json_to_int(value, &id) ? -1 : id,
+		          (struct token){ .p = text, .n = strlen(text), .type = GGUF_NORMAL, .inside = true });
+	for (size_t i = 0; i < json_len(added); i++)
+		read_added(t, json_at(added, i), i);
 }
 
 static void put_string(struct buf *b, const char *p, size_t n)
@@ -91,8 +93,7 @@ static void put_string(struct buf *b, const char *p, size_t n)
 	buf_put(b, p, n);
 }
 
-/* Rows of the embedding that no token has get a text of their own, as converters give them. */
-static void put_tokens(struct tokens_made *t)
+void vocab_put(struct tokens_made *t, const char *pad)
 {
 	struct buf text, type;
 
@@ -100,10 +101,10 @@ static void put_tokens(struct tokens_made *t)
 	buf_init(&type);
 	for (int64_t i = 0; i < t->n; i++) {
 		int32_t kind = t->tok[i].p ? t->tok[i].type : GGUF_UNUSED;
-		char pad[32];
+		char none[32];
 
-		snprintf(pad, sizeof pad, "[PAD%" PRId64 "]", i);
-		put_string(&text, t->tok[i].p ? t->tok[i].p : pad, t->tok[i].p ? t->tok[i].n : strlen(pad));
+		snprintf(none, sizeof none, "[%s%" PRId64 "]", pad, i);
+		put_string(&text, t->tok[i].p ? t->tok[i].p : none, t->tok[i].p ? t->tok[i].n : strlen(none));
 		buf_put(&type, &kind, sizeof kind);
 	}
 	pair_list(&t->m->p, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)t->n, text.p, text.n);
@@ -113,35 +114,44 @@ static void put_tokens(struct tokens_made *t)
 }
 
 /* A merge is "left right", or a list of both. */
-static void put_merges(struct tokens_made *t)
+bool merge_read(struct tokens_made *t, size_t i, struct merge_text *out)
 {
-	const struct json *merges = json_get(t->model, "merges");
-	struct buf all, one;
+	const struct json *j = json_at(json_get(t->model, "merges"), i);
+	const char *cut;
+	size_t n;
+
+	*out = (struct merge_text){ .p = { NULL } };
+	if (json_kind(j) == JSON_ARRAY) {
+		for (size_t k = 0; k < 2; k++)
+			out->p[k] = json_str(json_at(j, k), &out->n[k]);
+	} else if ((out->p[0] = json_str(j, &n)) && (cut = memchr(out->p[0], ' ', n))) {
+		out->n[0] = (size_t)(cut - out->p[0]);
+		out->p[1] = cut + 1;
+		out->n[1] = n - out->n[0] - 1;
+	}
+	if (!out->p[0] || !out->p[1])
+		making_fail(t->m, E_FORMAT, "tokenizer.json: merge %zu is not two texts", i);
+	return out->p[0] && out->p[1];
+}
+
+void vocab_put_merges(struct tokens_made *t)
+{
+	size_t n = json_len(json_get(t->model, "merges"));
+	struct merge_text one;
+	struct buf all;
 
 	buf_init(&all);
-	buf_init(&one);
-	for (size_t i = 0; i < json_len(merges) && !t->m->code; i++) {
-		const struct json *j = json_at(merges, i);
-		size_t n[2] = { 0, 0 };
-		const char *s[2] = { json_str(j, &n[0]), "" };
+	for (size_t i = 0; i < n && merge_read(t, i, &one); i++) {
+		uint64_t length = one.n[0] + 1 + one.n[1];
 
-		if (json_kind(j) == JSON_ARRAY)
-			for (int k = 0; k < 2; k++)
-				s[k] = json_str(json_at(j, (size_t)k), &n[k]);
-		if (!s[0] || !s[1])
-			making_fail(t->m, E_FORMAT, "tokenizer.json: merge %zu is not two texts", i);
-		buf_reset(&one);
-		if (s[0])
-			buf_put(&one, s[0], n[0]);
-		if (json_kind(j) == JSON_ARRAY && s[1]) {
-			buf_putc(&one, ' ');
-			buf_put(&one, s[1], n[1]);
-		}
-		put_string(&all, one.p ? one.p : "", one.n);
+		buf_put(&all, &length, sizeof length);
+		buf_put(&all, one.p[0], one.n[0]);
+		buf_putc(&all, ' ');
+		buf_put(&all, one.p[1], one.n[1]);
 	}
-	pair_list(&t->m->p, "tokenizer.ggml.merges", GGUF_STRING, json_len(merges), all.p, all.n);
+	if (!t->m->code)
+		pair_list(&t->m->p, "tokenizer.ggml.merges", GGUF_STRING, n, all.p, all.n);
 	buf_fini(&all);
-	buf_fini(&one);
 }
 
 /* ---- merges of a vocabulary by ranks ---- */
@@ -170,7 +180,7 @@ static int by_rank(const void *a, const void *b)
 
 static const struct token *token_of(const struct token *const *sorted, size_t n, const char *p, size_t len)
 {
-	struct token key = { p, len, 0 }, *at = &key;
+	struct token key = { .p = p, .n = len }, *at = &key;
 	const struct token *const *found = bsearch(&at, sorted, n, sizeof *sorted, by_text);
 
 	return found ? *found : NULL;
@@ -239,7 +249,7 @@ static bool add_step(const struct json *j, const char **step, int *n, bool *byte
 	bool regex = true;
 	size_t length;
 
-	if (is(json_get(j, "type"), "ByteLevel")) {
+	if (json_says(json_get(j, "type"), "ByteLevel")) {
 		*bytes = true;
 		if (json_get(j, "use_regex") && json_to_bool(json_get(j, "use_regex"), &regex))
 			return false;
@@ -247,7 +257,8 @@ static bool add_step(const struct json *j, const char **step, int *n, bool *byte
 			step[(*n)++] = GGUF_PRE_BYTE_LEVEL;
 		return !regex || *n < GGUF_PRE_STEPS;
 	}
-	if (!is(json_get(j, "type"), "Split") || !is(json_get(j, "behavior"), "Isolated") || *n == GGUF_PRE_STEPS)
+	if (!json_says(json_get(j, "type"), "Split") || !json_says(json_get(j, "behavior"), "Isolated") ||
+	    *n == GGUF_PRE_STEPS)
 		return false;
 	step[*n] = json_str(json_get(json_get(j, "pattern"), "Regex"), &length);
 	return step[(*n)++] != NULL;
@@ -257,7 +268,7 @@ static void put_pre(struct tokens_made *t)
 {
 	const struct json *pre = json_get(t->tokenizer, "pre_tokenizer"), *list = json_get(pre, "pretokenizers");
 	const char *step[GGUF_PRE_STEPS + 1] = { NULL }, *name = NULL;
-	bool bytes = false, known = true, whole = t->ranked, other = false;
+	bool bytes = false, known = true, whole = t->listed, other = false;
 	int n = 0, length = 0;
 
 	if (list)
@@ -281,24 +292,62 @@ static void put_pre(struct tokens_made *t)
 		         t->m->st->dir, length, name);
 }
 
-/* Whether a token goes before every text. */
-static bool adds_bos(const struct tokens_made *t)
-{
-	const struct json *post = json_get(t->tokenizer, "post_processor"), *list = json_get(post, "processors"),
-			  *one = post;
-	bool flag = false;
+/* ---- special tokens ---- */
 
-	for (size_t i = 0; i < json_len(list); i++)
-		if (is(json_get(json_at(list, i), "type"), "TemplateProcessing"))
-			one = json_at(list, i);
-	if (is(json_get(one, "type"), "TemplateProcessing"))
-		return json_get(json_at(json_get(one, "single"), 0), "SpecialToken") != NULL;
-	if (json_to_bool(json_get(t->m->st->tokenizer_config, "add_bos_token"), &flag))
-		flag = false;
-	return flag;
+/* The tokens that go around every text: how many on each side, and the id of the last one read. */
+struct around {
+	int n[2];
+	int64_t id[2];
+	bool said; /* tokenizer.json has a step that says it */
+};
+
+static void around_put(struct around *a, int side, int64_t id)
+{
+	a->n[side]++;
+	a->id[side] = id;
 }
 
-/* ---- special tokens ---- */
+static void read_template(const struct json *step, struct around *a)
+{
+	const struct json *single = json_get(step, "single"), *known = json_get(step, "special_tokens");
+	int side = 0;
+
+	a->said = true;
+	for (size_t i = 0; i < json_len(single); i++) {
+		const char *name = json_str(json_get(json_get(json_at(single, i), "SpecialToken"), "id"), NULL);
+		const struct json *ids = name ? json_get(json_get(known, name), "ids") : NULL;
+		int64_t id;
+
+		for (size_t k = 0; name && k < json_len(ids); k++)
+			around_put(a, side, json_to_int(json_at(ids, k), &id) ? -1 : id);
+		side |= !name;
+	}
+}
+
+static void read_around(const struct tokens_made *t, const struct json *step, struct around *a, int depth)
+{
+	static const char *const pair[] = { "cls", "sep" };
+	const struct json *list = json_get(step, "processors"), *type = json_get(step, "type");
+	int64_t id;
+
+	for (size_t i = 0; depth < 8 && i < json_len(list); i++)
+		read_around(t, json_at(list, i), a, depth + 1);
+	if (json_says(type, "TemplateProcessing"))
+		read_template(step, a);
+	for (int side = 0; side < 2 && (json_says(type, "BertProcessing") || json_says(type, "RobertaProcessing"));
+	     side++) {
+		a->said = true;
+		around_put(a, side, json_to_int(json_at(json_get(step, pair[side]), 1), &id) ? -1 : id);
+	}
+}
+
+int64_t vocab_find(const struct tokens_made *t, const char *text, size_t n)
+{
+	for (int64_t i = 0; i < t->n; i++)
+		if (t->tok[i].p && t->tok[i].n == n && !memcmp(t->tok[i].p, text, n))
+			return i;
+	return -1;
+}
 
 /* The id of a token that tokenizer_config.json names, by its text or an object around it; -1: none. */
 static int64_t named(const struct tokens_made *t, const char *member)
@@ -307,10 +356,26 @@ static int64_t named(const struct tokens_made *t, const char *member)
 	size_t n;
 	const char *text = json_str(json_kind(j) == JSON_OBJECT ? json_get(j, "content") : j, &n);
 
-	for (int64_t i = 0; i < t->n && text; i++)
-		if (t->tok[i].p && t->tok[i].n == n && !memcmp(t->tok[i].p, text, n))
-			return i;
-	return -1;
+	return text ? vocab_find(t, text, n) : -1;
+}
+
+/* A file has one token for before and one for behind a text, which are those that begin and end texts anyway. */
+static int64_t settle_around(struct tokens_made *t, const struct around *a, int side, int64_t id)
+{
+	if (!t->pieces || !a->n[side])
+		return id;
+	if (a->n[side] > 1)
+		making_fail(t->m, E_UNSUPPORTED,
+		            "tokenizer.json: %d tokens %s every text: a GGUF file has a key for one", a->n[side],
+		            side ? "behind" : "before");
+	else if (a->id[side] < 0 || a->id[side] >= t->n)
+		making_fail(t->m, E_FORMAT, "tokenizer.json: post_processor: no token %" PRId64, a->id[side]);
+	else if (id >= 0 && id != a->id[side])
+		making_fail(t->m, E_UNSUPPORTED,
+		            "tokenizer.json: token %" PRId64 " goes %s every text, %s is %" PRId64
+		            ": a GGUF file has one key for both",
+		            a->id[side], side ? "behind" : "before", side ? "eos_token" : "bos_token", id);
+	return a->id[side];
 }
 
 static void put_specials(struct tokens_made *t)
@@ -319,17 +384,27 @@ static void put_specials(struct tokens_made *t)
 		                             { "eos_token", "tokenizer.ggml.eos_token_id" },
 		                             { "unk_token", "tokenizer.ggml.unknown_token_id" },
 		                             { "pad_token", "tokenizer.ggml.padding_token_id" } };
+	struct around a = { .said = false };
+	bool before = false;
 
-	for (int i = 0; i < 4; i++) {
-		int64_t id = named(t, of[i][0]);
+	read_around(t, json_get(t->tokenizer, "post_processor"), &a, 0);
+	for (int i = 0; i < 4 && !t->m->code; i++) {
+		int64_t id = i == 2 && t->pieces ? t->unknown : named(t, of[i][0]);
 		int32_t stop;
 
-		if (id < 0 && i == 1 && store_eos(t->m->st, &stop, 1) == 1 && stop >= 0 && stop < t->n)
+		if (id < 0 && i == 1 && !(t->pieces && a.n[1]) && store_eos(t->m->st, &stop, 1) == 1 && stop >= 0 &&
+		    stop < t->n)
 			id = stop;
-		if (id >= 0)
+		if (i < 2)
+			id = settle_around(t, &a, i, id);
+		if (id >= 0 && !t->m->code)
 			pair_u32(&t->m->p, of[i][1], (uint32_t)id);
 	}
-	pair_bool(&t->m->p, "tokenizer.ggml.add_bos_token", adds_bos(t));
+	if (!a.said && json_to_bool(json_get(t->m->st->tokenizer_config, "add_bos_token"), &before))
+		before = false;
+	pair_bool(&t->m->p, "tokenizer.ggml.add_bos_token", a.n[0] > 0 || before);
+	if (t->pieces)
+		pair_bool(&t->m->p, "tokenizer.ggml.add_eos_token", a.n[1] > 0);
 }
 
 /* ---- beside the tokenizer ---- */
@@ -366,26 +441,53 @@ static void put_sampling(struct making *m)
 		pair_u32(&m->p, "general.sampling.top_k", (uint32_t)k);
 }
 
-static void put_all(struct tokens_made *t)
+/* Whether the text is cut as bytes. */
+static bool is_byte_level(const struct json *pre)
 {
-	t->model = json_get(t->tokenizer, "model");
-	t->ranked = is(json_get(t->model, "type"), "ScoredBPE");
-	if (!(t->ranked || is(json_get(t->model, "type"), "BPE")) ||
-	    json_kind(json_get(t->model, "vocab")) != (t->ranked ? JSON_ARRAY : JSON_OBJECT)) {
-		making_fail(t->m, E_UNSUPPORTED, "tokenizer.json: GGUF files are written of byte-level pairs (BPE)");
-		return;
-	}
+	const struct json *list = json_get(pre, "pretokenizers");
+
+	for (size_t i = 0; i < json_len(list); i++)
+		if (json_says(json_get(json_at(list, i), "type"), "ByteLevel"))
+			return true;
+	return json_says(json_get(pre, "type"), "ByteLevel");
+}
+
+static void put_bytes(struct tokens_made *t)
+{
 	pair_text(&t->m->p, "tokenizer.ggml.model", "gpt2", 4);
 	put_pre(t);
-	read_tokens(t);
+	vocab_read(t);
 	if (t->m->code)
 		return;
-	put_tokens(t);
-	if (t->ranked)
+	vocab_put(t, "PAD");
+	if (t->listed)
 		put_ranked_merges(t);
 	else
-		put_merges(t);
-	put_specials(t);
+		vocab_put_merges(t);
+}
+
+static void put_all(struct tokens_made *t)
+{
+	const struct json *type;
+
+	t->model = json_get(t->tokenizer, "model");
+	t->unknown = -1;
+	type = json_get(t->model, "type");
+	t->listed = json_says(type, "ScoredBPE") || json_says(type, "Unigram");
+	t->pieces = json_says(type, "Unigram") ||
+	            (json_says(type, "BPE") && !is_byte_level(json_get(t->tokenizer, "pre_tokenizer")));
+	if (!(t->listed || json_says(type, "BPE")) ||
+	    json_kind(json_get(t->model, "vocab")) != (t->listed ? JSON_ARRAY : JSON_OBJECT)) {
+		making_fail(t->m, E_UNSUPPORTED,
+		            "tokenizer.json: GGUF files are written of pairs (BPE) and of Unigram, with a vocabulary");
+		return;
+	}
+	if (t->pieces)
+		pieces_put(t);
+	else
+		put_bytes(t);
+	if (!t->m->code)
+		put_specials(t);
 }
 
 void making_tokens(struct making *m, int64_t vocabulary)

@@ -344,9 +344,11 @@ static void put_unigram(struct writer *w)
 	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
 	put_charsmap(w);
 	if (key_bool(w, "tokenizer.ggml.remove_extra_whitespaces", false))
+		/* Of spaces alone: ends of lines that the charsmap leaves are text. */
 		buf_puts(
 			w->out,
-			"{\"type\":\"Strip\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"},");
+			"{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<![\\\\s\\\\S]) +| +(?![\\\\s\\\\S])\"},\"content\":\"\"},"
+			"{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"},");
 	if (space)
 		put_prepend(w, "PrependWord");
 	put_space_replaced(w);

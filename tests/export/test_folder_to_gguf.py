@@ -5,7 +5,7 @@ folder, the model says the same, and what cannot be written is refused.
 The bundled model stands for folders with a tokenizer; the converter's files are those of ../shared, if they are there."""
 import base64, collections, json, os, re, struct, sys, tempfile
 
-from exportkit import check, failures, models, run, shared
+from exportkit import Gguf, check, failures, models, run, shared
 
 tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
 golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
@@ -15,52 +15,6 @@ quick = "WEFT_TEST_QUICK" in os.environ  # a build with sanitizers: what is coun
 def quantize(*args):
     code, out, err = run("quantize", *args)
     check(code == 0, f"{args}: {err}")
-
-
-class Gguf:
-    """Pairs, and tensors as (shape, type, bytes): read apart from weft's own reader."""
-
-    BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34)}
-
-    def __init__(self, path):
-        self.b, self.at = open(path, "rb").read(), 8
-        tensors, pairs = self.take("q"), self.take("q")
-        self.pairs = {}
-        for _ in range(pairs):
-            key = self.text()
-            self.pairs[key] = self.value(self.take("i"))
-        infos = []
-        for _ in range(tensors):
-            name, n = self.text(), self.take("I")
-            shape = [self.take("q") for _ in range(n)]
-            infos.append((name, shape, self.take("i"), self.take("Q")))
-        data = (self.at + 31) // 32 * 32
-        self.tensors = {name: (shape, kind, self.b[data + at : data + at + self.size(shape, kind)]) for name, shape, kind, at in infos}
-
-    def size(self, shape, kind):
-        n = 1
-        for d in shape:
-            n *= d
-        block, size = self.BLOCK[kind]
-        return n // block * size
-
-    def take(self, form):
-        (v,) = struct.unpack_from("<" + form, self.b, self.at)
-        self.at += struct.calcsize("<" + form)
-        return v
-
-    def text(self):
-        n = self.take("Q")
-        self.at += n
-        return self.b[self.at - n : self.at].decode()
-
-    def value(self, kind):
-        if kind == 8:
-            return self.text()
-        if kind == 9:
-            kind, n = self.take("i"), self.take("Q")
-            return [self.value(kind) for _ in range(n)]
-        return self.take({10: "Q", 11: "q", 12: "d"}.get(kind) or "BbHhIif?"[kind])
 
 
 def floats(data):
@@ -201,7 +155,8 @@ with tempfile.TemporaryDirectory() as tmp:
     refused(lambda c: c.update(full_attention_interval=0), config, "full_attention_interval")
     refused(lambda c: None, split, "no name here for the way in which it cuts text")
     refused(lambda c: None, far, "the embedding has 2048 rows")
-    refused(lambda c: None, {"model": {"type": "Unigram"}}, "byte-level pairs")
+    refused(lambda c: None, {"model": {"type": "Unigram"}}, "with a vocabulary")
+    refused(lambda c: None, {"model": {"type": "WordPiece"}}, "of pairs (BPE) and of Unigram")
 
     # Shapes and sizes that disagree: an order made for one axis must not be read past its end.
     def hostile(change, tensors, what):
