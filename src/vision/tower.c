@@ -252,14 +252,15 @@ int tower_attach(struct tower *t, struct backend *be, enum arith arith, const st
 	return place(t, err);
 }
 
-void *tower_take(struct tower *t, size_t *bytes)
+void *tower_take(struct tower *t, size_t *bytes, size_t *ready)
 {
 	void *area = NULL;
 
+	*ready = 0;
 	pthread_mutex_lock(&t->spare_lock);
 	if (t->spare_bytes >= *bytes) {
 		area = t->spare;
-		*bytes = t->spare_bytes;
+		*bytes = *ready = t->spare_bytes;
 		t->spare = NULL;
 		t->spare_bytes = 0;
 	}

@@ -135,9 +135,10 @@ const float *bind_host_table(struct binder *b, int rows, int cols, const char *p
 void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias);
 int layout_plain(const struct tower *t, const struct picture_plan *p, int32_t *out);
 
-/* Backend memory for a run, with anything in it; *bytes is what is wanted and becomes what it has.  NULL: there is none.
+/* Backend memory for a run, with anything in it; *bytes is what is wanted and becomes what it has, *ready how much of that was
+ * written before, from its front on.  NULL: there is none.
  * tower_give keeps it for the next run, or frees it.  On any thread. */
-void *tower_take(struct tower *t, size_t *bytes);
+void *tower_take(struct tower *t, size_t *bytes, size_t *ready);
 void tower_give(struct tower *t, void *area, size_t bytes);
 
 /* A tower at work on one image: tower_run.c. */

@@ -1,8 +1,9 @@
 /* tower_run.c - a tower at work on one image, in units that end where the caller's time does.
  *
- * A unit is one stage of some adjacent patches.  Stages follow each other, each over all patches of a view: the embedding;
- * of each block keys and values, then everything else; the projector.  A unit's results do not depend on which patches
- * share it, as the backend's operations promise, so neither do the vectors on the time that steps are given.
+ * A unit is one stage of some adjacent patches.  Once the view's memory is there, stages follow each other, each over all
+ * patches of the view: the embedding; of each block keys and values, then everything else; the projector.  A unit's results
+ * do not depend on which patches share it, as the backend's operations promise, so neither do the vectors on the time that
+ * steps are given.
  *
  * Keys and values of one block at a time lie in pages, as a text model's do, and are attended to by the same operation:
  * a patch that sees its whole segment is a row at the segment's last position. */
@@ -15,8 +16,10 @@
 #include "vision/tower_parts.h"
 
 enum { PAGE_ROWS = 64, UNIT_MOST = 256, UNIT_LEAST = 32 };
+/* Bytes of new memory that are written at a time. */
+enum { MEMORY_UNIT = 1 << 18 };
 
-enum stage { STAGE_EMBED, STAGE_KEYS, STAGE_REST, STAGE_DEEP, STAGE_PROJECT, STAGE_DONE };
+enum stage { STAGE_MEMORY, STAGE_EMBED, STAGE_KEYS, STAGE_REST, STAGE_DEEP, STAGE_PROJECT, STAGE_DONE };
 
 /* Patches that see each other: all, or windows.  Tables by patch and by segment. */
 struct segments {
@@ -45,7 +48,7 @@ struct tower_run {
 
 	/* Backend memory, one piece. */
 	uint8_t *area;
-	size_t area_bytes;
+	size_t area_bytes, area_ready; /* ready: that were written before */
 	float *x, *a, *b, *q, *k, *v, *wide_q, *wide_k, *wide_v, *inner, *inner2, *patches;
 	float *cosines[2], *sines[2];
 	uint8_t *pages;
@@ -301,8 +304,10 @@ static size_t lay_area(struct tower_run *r, uint8_t *base, int pages)
 
 static void view_close(struct tower_run *r)
 {
-	if (r->area)
+	if (r->area && r->area_ready == r->area_bytes)
 		tower_give(r->t, r->area, r->area_bytes);
+	else if (r->area)
+		r->t->be->ops->free(r->t->be, r->area, r->area_bytes);
 	r->area = NULL;
 	if (r->im_own)
 		free(r->im.rgb);
@@ -339,16 +344,14 @@ static int view_open(struct tower_run *r, struct err *err)
 	if (!r->page_bytes)
 		return err_set(err, E_UNSUPPORTED, "image: no cache rows for heads of %d", t->wide);
 	r->area_bytes = lay_area(r, NULL, pages);
-	r->area = tower_take(t, &r->area_bytes);
+	r->area = tower_take(t, &r->area_bytes, &r->area_ready);
 	if (!r->area)
 		return err_set(err, E_FULL, "image: no memory for %zu bytes that %d patches need", r->area_bytes, r->n);
 	lay_area(r, r->area, pages);
-	if (t->rope != ROPE_NONE)
-		write_rope(r, biggest(v->grid_h, v->grid_w));
 	if (t->places == PLACES_ANTIALIAS)
 		resize_places(r);
 	take_pixels(r);
-	r->stage = STAGE_EMBED;
+	r->stage = STAGE_MEMORY;
 	r->block = r->deep = r->next = 0;
 	return 0;
 }
@@ -668,6 +671,7 @@ static void project(struct tower_run *r, const struct projector *p, int which, i
 static void unit(struct tower_run *r, int first, int n)
 {
 	switch (r->stage) {
+	case STAGE_MEMORY: break;
 	case STAGE_EMBED: embed(r, first, n); break;
 	case STAGE_KEYS: keys(r, first, n); break;
 	case STAGE_REST: rest(r, first, n); break;
@@ -733,15 +737,47 @@ static int unit_of(const struct tower_run *r, int64_t left, int64_t half, double
 	return n < r->n - r->next ? n : r->n - r->next;
 }
 
+/* Writes new memory of the area, from front to back, until the part ends, and the tables once that is done: the system may take
+ * milliseconds to find memory, which a unit would not foresee.  Returns the time. */
+static int64_t fill_area(struct tower_run *r, int64_t now, int64_t end)
+{
+	const struct picture_view *v = &r->plan->view[r->view];
+	size_t left = r->area_bytes - r->area_ready;
+	uint8_t *zeros = left ? xcalloc(1, MEMORY_UNIT) : NULL;
+
+	while (left) {
+		size_t n = left < MEMORY_UNIT ? left : MEMORY_UNIT;
+
+		ops_of(r)->write(r->t->be, r->area + r->area_ready, zeros, n);
+		r->area_ready += n;
+		left -= n;
+		now = clock_monotonic_ns();
+		if (now >= end)
+			break;
+	}
+	free(zeros);
+	if (left)
+		return now;
+	if (r->t->rope != ROPE_NONE)
+		write_rope(r, biggest(v->grid_h, v->grid_w));
+	r->stage = STAGE_EMBED;
+	return now;
+}
+
 int tower_run_step(struct tower_run *r, int64_t ns, struct err *err)
 {
 	int64_t end = clock_monotonic_ns() + ns, now = end - ns;
 
 	do {
 		double *pace = pace_of(r);
-		int n = unit_of(r, end - now, ns / 2, *pace);
 		int64_t before = now;
+		int n;
 
+		if (r->stage == STAGE_MEMORY) {
+			now = fill_area(r, now, end);
+			continue;
+		}
+		n = unit_of(r, end - now, ns / 2, *pace);
 		unit(r, r->next, n);
 		r->next += n;
 		now = clock_monotonic_ns();
