@@ -121,6 +121,14 @@ bool caches_prepare(struct caches *s)
 	return more;
 }
 
+bool caches_ready(const struct caches *s, int n)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i]->ops->ready && !s->v[i]->ops->ready(s->v[i], n))
+			return false;
+	return true;
+}
+
 double caches_copy_ns(const struct caches *s)
 {
 	double ns = 0;

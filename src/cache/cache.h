@@ -107,9 +107,11 @@ struct cache_ops {
 	size_t (*live)(const struct cache *, const struct snaps *const *held, int n, int at, const struct snap *,
 	               int pos);
 	/* For a kind whose snapshots are copies.  prepare: makes a little memory ready for the next
-	 * snapshots, within their budget; false: enough is ready.  copy_ns: time that one copy during a
-	 * pass takes, in ns summed over all threads; 0: not known yet. */
+	 * snapshots, within their budget; false: enough is ready, or there is none.  ready: the next n
+	 * snapshots go into memory that is ready, or those of them that prepare can help.  copy_ns: time that
+	 * one copy during a pass takes, in ns summed over all threads; 0: not known yet. */
 	bool (*prepare)(struct cache *);
+	bool (*ready)(const struct cache *, int n);
 	double (*copy_ns)(const struct cache *);
 	/* For a kind whose snapshots have a budget of their own: how many more it has room for. */
 	size_t (*snaps_free)(const struct cache *);
@@ -161,9 +163,11 @@ void caches_begin(struct caches *, const struct span *, int n_span);
 int caches_foresee(struct caches *, const struct span *sp, int item, int pos);
 /* Withdraws every position that was foreseen and not captured, or refused: its memory is free for the next reserve. */
 void caches_forget(struct caches *);
-/* For idle time: makes a little memory ready for future snapshots.  Less than a millisecond's work, unless the system
- * has to find the memory.  False: enough is ready. */
+/* Makes a little memory ready for future snapshots.  Less than a millisecond's work, unless the system
+ * has to find the memory.  False: enough is ready, or there is none. */
 bool caches_prepare(struct caches *);
+/* Do the next n snapshots go into memory that is ready, or those of them that preparing can help? */
+bool caches_ready(const struct caches *, int n);
 /* Nanoseconds by which copying one foreseen set of snapshots lengthened recent passes; 0: not measured yet. */
 double caches_copy_ns(const struct caches *);
 void caches_settle(struct caches *, const struct span *, int keep);

@@ -139,6 +139,11 @@ static size_t snaps_made(const struct state *st)
 	return (size_t)(st->n_snap + st->spares.n + !!st->spares.half);
 }
 
+static bool may_make_one(const struct state *st)
+{
+	return st->spares.n < st->spares.n_max && (snaps_made(st) + 1) * st->slot_bytes <= st->o.snap_bytes_max;
+}
+
 /* Bytes are written, zeros, so that the system must have them there. */
 static bool state_prepare(struct cache *c)
 {
@@ -148,7 +153,7 @@ static bool state_prepare(struct cache *c)
 	char *zeros;
 
 	if (!p->half) {
-		if (p->n == p->n_max || (snaps_made(st) + 1) * st->slot_bytes > st->o.snap_bytes_max)
+		if (!may_make_one(st))
 			return false;
 		p->half = c->be->ops->alloc(c->be, st->slot_bytes);
 		p->at = 0;
@@ -163,6 +168,30 @@ static bool state_prepare(struct cache *c)
 		p->half = NULL;
 	}
 	return true;
+}
+
+/* Small ones need no preparing: the system has memory for one at once. */
+static bool state_ready(const struct cache *c, int n)
+{
+	const struct state *st = state_of(c);
+	const struct spares *p = &st->spares;
+
+	return p->n >= n || st->slot_bytes <= PIECE || (!p->half && !may_make_one(st));
+}
+
+static size_t state_shed(struct cache *c, size_t want)
+{
+	struct state *st = state_of(c);
+	struct spares *p = &st->spares;
+	size_t freed = 0;
+
+	for (; p->half && freed < want; freed += st->slot_bytes) {
+		c->be->ops->free(c->be, p->half, st->slot_bytes);
+		p->half = NULL;
+	}
+	for (; p->n && freed < want; freed += st->slot_bytes)
+		c->be->ops->free(c->be, p->data[--p->n], st->slot_bytes);
+	return freed;
 }
 
 static struct state_snap *snap_new(struct state *st, int pos)
@@ -547,7 +576,9 @@ static const struct cache_ops state_ops = {
 	.snaps_free = state_snaps_free,
 	.begin = state_begin,
 	.forget = state_forget,
+	.shed = state_shed,
 	.prepare = state_prepare,
+	.ready = state_ready,
 	.copy_ns = state_copy_ns,
 	.check = state_check,
 };

@@ -207,10 +207,11 @@ bool brought_waits(const struct request *r)
 	return brought_ready(&r->brought, r->pos, r->pos + 1) == r->pos;
 }
 
-/* Beside answers as long as prompts might make their steps; half of that where other prompts want the step. */
+/* Beside answers as long as prompts might make their steps, less what the engine did since the last tokens; half of that where
+ * other prompts want the step. */
 static int64_t part_ns(const struct engine *e)
 {
-	double ns = pace_tower_ns(&e->pace);
+	double ns = pace_tower_ns(&e->pace), taken = (double)(e->ready_ns + e->keep_ns);
 	bool answers = false, prompts = false;
 
 	for (int i = 0; i < e->sched.n_run; i++) {
@@ -227,7 +228,8 @@ static int64_t part_ns(const struct engine *e)
 		return ALONE_NS;
 	if (ns <= 0)
 		return UNKNOWN_NS;
-	return (int64_t)(prompts ? ns / 2 : ns);
+	ns = prompts ? ns / 2 : ns;
+	return ns > taken ? (int64_t)(ns - taken) : 1;
 }
 
 bool brought_work(struct engine *e)

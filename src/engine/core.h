@@ -36,6 +36,8 @@
 #define AHEAD_NONE UINT64_MAX
 /* Places that a prompt may pass in one step; it ends at the next.  And the near ones of an answer. */
 enum { PASSED_MAX = 32, NEAR_MAX = PLACE_TAIL / PLACE_NEAR * 2 };
+/* States whose memory is got ahead of time while answers run; those of the grid leave all but one of them to others. */
+enum { READY_STATES = 4 };
 
 /* A request, which is also the sequence it makes. */
 struct request {
@@ -210,6 +212,7 @@ struct squeeze {
 	size_t asked, slots;
 	size_t slot;     /* of one */
 	int64_t next_ns; /* when memory is looked at again */
+	bool is_short;   /* it was, when last looked at: none is made ready ahead of time */
 };
 
 struct engine {
@@ -238,8 +241,9 @@ struct engine {
 	struct engine_stats stats; /* the engine's copy; shown at the end of a step */
 	struct sched sched;
 	struct pace pace;
-	int64_t keep_ns;  /* of this step: copying states that are kept */
+	int64_t keep_ns;  /* of this step, and between two: copying states that are kept */
 	int64_t tower_ns; /* that a tower took since the last step */
+	int64_t ready_ns; /* ... and making memory ready for states */
 	bool prepared;    /* memory for the next states is ready, or none is needed */
 	double miss;      /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;   /* how long a request runs, lately */
@@ -290,6 +294,8 @@ void sched_remove(struct engine *e, struct request *r);
 /* Chooses the rows of this step, admits the requests whose turn it is and reserves their
  * memory; preempts when no request can go on otherwise.  false: none runs, or all wait for vectors (brought.h). */
 bool sched_fill(struct engine *e);
+/* Does any running request decode? */
+bool sched_decodes(const struct engine *e);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
 

@@ -15,6 +15,8 @@
 enum { GAP_MS = 100, ANSWER_RESERVE = 512 };
 /* Images that are known again, some 56 bytes each. */
 enum { SPANS = 1 << 16 };
+/* Part of a decode step that getting memory for states may take beside answers. */
+enum { READY_PART = 4 };
 
 int64_t engine_now(const struct engine *e)
 {
@@ -555,14 +557,29 @@ static void move_on(struct engine *e, struct request *r)
 		engine_finish(e, r);
 }
 
+/* Beside answers, while the memory of few states is ready: makes some ready, for a part of a decode step and once more for
+ * what one piece takes.  Returns the nanoseconds. */
+static int64_t prepare_beside(struct engine *e)
+{
+	int64_t began = engine_now(e), most = (int64_t)(e->pace.base_ns / READY_PART), took = 0;
+
+	if (!e->prefix.bytes_max || e->squeeze.is_short || !sched_decodes(e))
+		return 0;
+	while (took <= most && !caches_ready(&e->m->caches, READY_STATES) && caches_prepare(&e->m->caches))
+		took = engine_now(e) - began;
+	return took;
+}
+
 static void log_step(const struct engine *e, int64_t began)
 {
 	const struct batch *b = &e->batch;
 
 	log_debug(
-		"engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms, %.2f of a tower before",
+		"engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms, %.2f of it to keep states; "
+		"before it %.2f of a tower, %.2f for memory of states",
 		(long long)e->stats.steps, b->n_item, b->n_row, b->n_prompt, b->n_logit,
-		(double)(e->stats.last_step_ns - began) / 1e6, (double)e->tower_ns / 1e6);
+		(double)(e->stats.last_step_ns - began) / 1e6, (double)e->keep_ns / 1e6, (double)e->tower_ns / 1e6,
+		(double)e->ready_ns / 1e6);
 }
 
 static bool step(struct engine *e)
@@ -576,12 +593,12 @@ static bool step(struct engine *e)
 	squeeze_step(e);
 	draft_propose(e);
 	filled = engine_now(e);
+	e->ready_ns = prepare_beside(e);
 	towered = brought_work(e);
-	e->tower_ns = towered ? engine_now(e) - filled : 0;
-	if (towered) { /* neither step nor drafts took this long */
-		began += e->tower_ns;
-		filled += e->tower_ns;
-	}
+	e->tower_ns = towered ? engine_now(e) - filled - e->ready_ns : 0;
+	/* Neither step nor drafts took this long. */
+	began += e->ready_ns + e->tower_ns;
+	filled += e->ready_ns + e->tower_ns;
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);
 
@@ -590,6 +607,7 @@ static bool step(struct engine *e)
 		engine_show_stats(e);
 		return did;
 	}
+	e->keep_ns = 0;
 	pass_set(e);
 	e->m->ops->forward(e->m, &e->pass);
 	if (lost(e)) {
@@ -611,7 +629,6 @@ static bool step(struct engine *e)
 	}
 	draft_timed(e, engine_now(e) - filled);
 	draft_follow(e);
-	e->keep_ns = 0;
 	for (int i = 0; i < b->n_item; i++)
 		reuse_passed(e, b->item[i].req);
 	caches_forget(caches);
@@ -684,7 +701,7 @@ static void *engine_thread(void *arg)
 		else if ((e->sched.fair.n_waiting && e->prefix.tier) || disk_busy(e))
 			doze(e);
 		else
-			e->prepared = e->prepared || !caches_prepare(&e->m->caches);
+			e->prepared = e->prepared || e->squeeze.is_short || !caches_prepare(&e->m->caches);
 	} while (!closing);
 	return NULL;
 }

@@ -100,7 +100,7 @@ static double limit_of(const struct pace *p, bool decoding)
 	if (p->base_ns && limit > worth * p->base_ns)
 		limit = worth * p->base_ns;
 	if (decoding)
-		limit -= p->tower_ns;
+		limit -= p->taken_ns;
 	if (limit < gaps * STRETCH * p->base_ns)
 		limit = gaps * STRETCH * p->base_ns;
 	return limit;
@@ -121,10 +121,10 @@ int pace_rows(const struct pace *p, bool decoding, int pos)
 	return rows < 1 ? 1 : rows > INT_MAX ? INT_MAX : (int)rows;
 }
 
-void pace_beside(struct pace *p, bool pictures, double tower_ns)
+void pace_beside(struct pace *p, bool pictures, double taken_ns)
 {
 	p->pictures = pictures;
-	p->tower_ns = tower_ns;
+	p->taken_ns = taken_ns;
 }
 
 double pace_tower_ns(const struct pace *p)
@@ -132,14 +132,14 @@ double pace_tower_ns(const struct pace *p)
 	struct pace before = *p;
 
 	before.pictures = true;
-	before.tower_ns = 0;
+	before.taken_ns = 0;
 	/* A part may last longer by half of a unit, and leaves the processors' caches to it. */
 	return p->base_ns ? PLANNED * (limit_of(&before, true) - p->base_ns) : 0;
 }
 
 void pace_kept(struct pace *p, double ns)
 {
-	/* Memory that is new costs ten times as much as some that was used before. */
+	/* One that was held up counts for half, and is soon forgotten. */
 	p->keep_ns += (!p->keep_ns ? 1 : ns > p->keep_ns ? 0.5 : 0.1) * (ns - p->keep_ns);
 }
 

@@ -25,7 +25,7 @@ struct pace {
 	int idle;                /* rows of a step that delays no answer, at least */
 	int most;                /* rows of the largest recent chunk: beside answers the next has at most twice that */
 	bool pictures;           /* are on their way beside answers */
-	double tower_ns;         /* that a tower took since the last step */
+	double taken_ns;         /* since the last tokens */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
 	double nn, nm, mm, ny, my;
 };
@@ -36,9 +36,9 @@ struct pace {
 void pace_init(struct pace *p, int gap_ms, int experts, int used);
 /* A step of n prompt rows at mean position pos beside n_decode others took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
-/* Tells the next step's plan whether a running prompt's pictures are still to be computed, and the time that a tower took
- * since the last step. */
-void pace_beside(struct pace *p, bool pictures, double tower_ns);
+/* Tells the next step's plan whether a running prompt's pictures are still to be computed, and the time that was taken since
+ * the last tokens went out: by a tower, by copies of states and by their memory. */
+void pace_beside(struct pace *p, bool pictures, double taken_ns);
 /* Returns the nanoseconds that a tower may take before a step beside answers that computes no prompts, nearly as many as
  * prompts could take in it; 0: not yet known. */
 double pace_tower_ns(const struct pace *p);

@@ -210,6 +210,13 @@ int reuse_cut(struct engine *e, const struct request *r)
 	return reuse_places(e, r, at, PASSED_MAX + 1) > PASSED_MAX ? at[PASSED_MAX].pos : r->n_tok;
 }
 
+/* Beside answers a state of the grid goes into memory that is ready, and leaves some to states that are of more use: to find
+ * new memory for one may take the system longer than several steps. */
+static bool has_memory(const struct engine *e, enum place kind)
+{
+	return kind != PLACE_GRID || !sched_decodes(e) || caches_ready(&e->m->caches, READY_STATES);
+}
+
 /* Will the pass copy what is needed to stand at this place?  Where memory is short, only
  * if that is worth more than something that is kept. */
 static bool foresee(struct engine *e, struct request *r, int item, const struct place_at *at)
@@ -218,7 +225,8 @@ static bool foresee(struct engine *e, struct request *r, int item, const struct 
 	struct prefix_key key = key_of(e, r, at->kind);
 	int above = r->n_passed ? r->passed[r->n_passed - 1].pos : 0;
 
-	if (!prefix_room(p, &key, r->tok, at->pos, above, (size_t)e->sched.n_pass * p->place_bytes))
+	if (!has_memory(e, at->kind) ||
+	    !prefix_room(p, &key, r->tok, at->pos, above, (size_t)e->sched.n_pass * p->place_bytes))
 		return false;
 	if (caches_foresee(&e->m->caches, e->batch.span, item, at->pos) &&
 	    (!prefix_outbid(p, &key, r->tok, at->pos, above) ||
@@ -266,15 +274,17 @@ void reuse_passed(struct engine *e, struct request *r)
 	r->n_passed = 0;
 }
 
-/* Keeps what r's slot stands at; the pace knows what that took.  Returns whether it is kept. */
+/* Keeps what r's slot stands at; the pace knows what that took, but for copies into new memory, which the next step's plan
+ * alone counts.  Returns whether it is kept. */
 static bool keep(struct engine *e, struct request *r, const struct prefix_key *key)
 {
 	int64_t began = engine_now(e), captured = e->prefix.captured;
-	bool kept = prefix_learn(&e->prefix, key, r->slot, r->tok, r->pos);
+	bool ready = caches_ready(&e->m->caches, 1), kept = prefix_learn(&e->prefix, key, r->slot, r->tok, r->pos);
 
 	if (e->prefix.captured > captured) {
 		began = engine_now(e) - began;
-		pace_kept(&e->pace, (double)began);
+		if (ready)
+			pace_kept(&e->pace, (double)began);
 		e->keep_ns += began;
 	}
 	return kept;
@@ -342,7 +352,7 @@ static void keep_here(struct engine *e, struct request *r, enum place kind)
 {
 	struct prefix_key key = key_of(e, r, kind);
 
-	if (kind == PLACE_GRID && !prefix_room(&e->prefix, &key, r->tok, r->pos, 0, 0))
+	if (kind == PLACE_GRID && (!has_memory(e, kind) || !prefix_room(&e->prefix, &key, r->tok, r->pos, 0, 0)))
 		return;
 	key.fine = is_fine(r, r->pos, kind);
 	if (keep(e, r, &key))

@@ -491,6 +491,11 @@ static int count_decoding(const struct sched *s)
 	return n;
 }
 
+bool sched_decodes(const struct engine *e)
+{
+	return count_decoding(&e->sched) > 0;
+}
+
 /* The next token of the running answers, and drafts as far as rows remain when
  * all have theirs. */
 static void fill_decoding(struct engine *e, int left)
@@ -527,7 +532,7 @@ static void fill(struct engine *e)
 	/* Where the answers fill all rows, prompts still get on: by one row, or every other step. */
 	if (room < 1)
 		room = e->opts.step_rows > 1 || s->round % 2;
-	pace_beside(&e->pace, pictures_come(s), (double)e->tower_ns);
+	pace_beside(&e->pace, pictures_come(s), (double)(e->tower_ns + e->ready_ns + e->keep_ns));
 	choose(e, room, n_decode > 0);
 	for (int i = 0; i < s->n_pick; i++)
 		n_prompt += s->pick[i].n;

@@ -63,9 +63,11 @@ void squeeze_step(struct engine *e)
 	q->next_ns = now + EVERY_NS;
 	total = memory_total();
 	available = memory_available();
-	if (available < total / SHORT || memory_pressure() * 100 > WAITED) {
+	q->is_short = available < total / SHORT || memory_pressure() * 100 > WAITED;
+	if (q->is_short) {
 		if (!resize_slots(e, q->slots > piece ? q->slots - piece : 0))
 			drop_prefixes(e);
+		caches_shed(&e->m->caches, SIZE_MAX); /* what was ready for states, and what dropped ones left */
 	} else if (q->slots < q->asked && available > total / ENOUGH) {
 		resize_slots(e, q->slots + piece < q->asked ? q->slots + piece : q->asked);
 	}

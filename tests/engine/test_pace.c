@@ -1,7 +1,12 @@
 /* test_pace.c - how long steps are, beside answers and alone, and who is served when. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/memory.h"
+#include "cache/kinds.h"
 #include "engine/pace.h"
 #include "sched_world.h"
 
@@ -143,6 +148,192 @@ static void test_gap_keeping(void)
 		w.m->state->be->ops = keeper_ops;
 		world_close(&w);
 	}
+}
+
+/* ---- memory of states ---- */
+
+/* Memory that costs a piece's time where it is written for the first time, as a host may make a guest's. */
+enum { FRESH_MAX = 400, FRESH_PIECE = 256 << 10, FRESH_NS = 10 * MS };
+static struct {
+	uint8_t *p;
+	size_t bytes;
+	bool there[4];
+} fresh[FRESH_MAX];
+static int fresh_n, fresh_refuse;         /* refuse: the backend has no more memory */
+static int64_t fresh_copied, fresh_ready; /* time for copies that went to new memory, and for memory made ready */
+
+static int64_t fresh_touch(const void *at, size_t n)
+{
+	const uint8_t *p = at;
+	int64_t took = 0;
+
+	for (int i = 0; i < fresh_n; i++)
+		for (size_t k = 0;
+		     p >= fresh[i].p && p < fresh[i].p + fresh[i].bytes && k * FRESH_PIECE < fresh[i].bytes; k++) {
+			const uint8_t *piece = fresh[i].p + k * FRESH_PIECE;
+
+			if (fresh[i].there[k] || piece + FRESH_PIECE <= p || piece >= p + n)
+				continue;
+			fresh[i].there[k] = true;
+			took += FRESH_NS;
+		}
+	keeper->now += took;
+	return took;
+}
+
+static void *fresh_alloc(struct backend *be, size_t bytes)
+{
+	void *p = fresh_refuse ? NULL : keeper_ops->alloc(be, bytes);
+
+	CHECK(fresh_n < FRESH_MAX && bytes <= 4 * FRESH_PIECE, "%d pieces of memory, of %zu bytes", fresh_n, bytes);
+	if (p) {
+		memset(&fresh[fresh_n], 0, sizeof fresh[fresh_n]);
+		fresh[fresh_n].p = p;
+		fresh[fresh_n++].bytes = bytes;
+	}
+	return p;
+}
+
+static void fresh_free(struct backend *be, void *p, size_t bytes)
+{
+	for (int i = 0; i < fresh_n; i++)
+		if (fresh[i].p == p)
+			fresh[i] = fresh[--fresh_n];
+	keeper_ops->free(be, p, bytes);
+}
+
+static void fresh_write(struct backend *be, void *far, const void *near, size_t n)
+{
+	fresh_ready += fresh_touch(far, n);
+	keeper_ops->write(be, far, near, n);
+}
+
+static void fresh_copy(struct backend *be, void *dst, const void *src, size_t n)
+{
+	fresh_copied += fresh_touch(dst, n);
+	keeper_ops->copy(be, dst, src, n);
+}
+
+/* A step, and what the pass copied on its way in it. */
+static void fresh_step(struct world *w)
+{
+	const struct state_view *v = state_view(w->m->state);
+
+	engine_step(w->e);
+	for (int i = 0; i < v->n_keep; i++)
+		fresh_copied += fresh_touch(v->keep[i].s, (size_t)w->m->shape.state.heads_v << 10);
+	caches_check(&w->m->caches);
+}
+
+/* Beside an answer no state goes into memory that the system must find first, which takes longer than steps do: it is made ready
+ * before, little by little, within the gap; and where there is none, nothing waits for it. */
+static void test_gap_new_memory(void)
+{
+	static struct life a, b;
+
+	for (int refuse = 0; refuse < 2; refuse++) {
+		struct toy_opts to = world_roomy;
+		struct backend_ops slow;
+		struct engine_stats s;
+		struct world w;
+
+		to.state_kb = 700; /* three pieces */
+		world_open(&w, to, (struct engine_opts){ .prefix_bytes = 64 << 20 });
+		w.base_ns = 20 * MS;
+		keeper = &w;
+		keeper_ops = w.m->state->be->ops;
+		slow = *keeper_ops;
+		slow.alloc = fresh_alloc;
+		slow.free = fresh_free;
+		slow.write = fresh_write;
+		slow.copy = fresh_copy;
+		w.m->state->be->ops = &slow;
+		fresh_n = 0;
+		fresh_refuse = refuse;
+		life_init(&a, 20, 250, 2);
+		a.ask.max_tokens = 360;
+		world_submit(&a, &w);
+		for (int k = 0; k < 20; k++)
+			fresh_step(&w);
+		CHECK(refuse || caches_ready(&w.m->caches, 4), "no memory is ready after 20 steps");
+		fresh_copied = 0;
+		for (int round = 0; round < 6; round++) {
+			life_init(&b, 280 + 10 * round, 250, 10 + (uint64_t)round);
+			b.ask.max_tokens = 20;
+			world_submit(&b, &w);
+			while (!b.done) {
+				int64_t began = w.now, ready = fresh_ready;
+
+				fresh_step(&w);
+				life_read(&a, false);
+				life_read(&b, false);
+				CHECK(a.done || w.now - began <= 100 * MS, "%d rows: %.0f ms", w.step_rows,
+				      (double)(w.now - began) / MS);
+				CHECK(fresh_ready - ready <= w.base_ns / 4 + FRESH_NS, "%.0f ms to make memory ready",
+				      (double)(fresh_ready - ready) / MS);
+			}
+			CHECK(!fresh_copied, "round %d: copies into new memory took %.0f ms", round,
+			      (double)fresh_copied / MS);
+			world_end(&b, &w);
+		}
+		s = world_stats(&w);
+		CHECK(refuse ? !s.prefix_entries : s.prefix_entries > 20, "%d states are kept", s.prefix_entries);
+		world_pump(&w);
+		world_end(&a, &w);
+		w.m->state->be->ops = keeper_ops;
+		world_close(&w);
+	}
+}
+
+static void machine(const char *root, int available_kb)
+{
+	char at[256];
+	FILE *f;
+
+	snprintf(at, sizeof at, "%s/proc", root);
+	mkdir(at, 0700);
+	snprintf(at, sizeof at, "%s/proc/meminfo", root);
+	f = fopen(at, "w");
+	CHECK(f && fprintf(f, "MemTotal: 1000000 kB\nMemAvailable: %d kB\n", available_kb) > 0 && !fclose(f), "%s", at);
+}
+
+/* What is ready goes back to the system while memory is short, with what dropped states leave, and none is made ready then. */
+static void test_short_of_memory(void)
+{
+	char root[] = "/tmp/weft-pace-XXXXXX", cmd[64];
+	struct toy_opts to = world_roomy;
+	static struct life a;
+	struct world w;
+
+	CHECK(mkdtemp(root), "mkdtemp");
+	memory_root = root;
+	machine(root, 500000);
+	to.state_kb = 700;
+	world_open(&w, to, (struct engine_opts){ .prefix_bytes = 64 << 20, .squeeze = true });
+	life_init(&a, 300, 250, 2);
+	a.ask.max_tokens = 80;
+	world_submit(&a, &w);
+	while (!a.got.n || !caches_ready(&w.m->caches, 4)) {
+		CHECK(engine_step(w.e), "it ended before memory was ready");
+		life_read(&a, false);
+	}
+	CHECK(world_stats(&w).prefix_entries > 2, "%d states", world_stats(&w).prefix_entries);
+	machine(root, 100);
+	w.now += 2000 * MS;
+	for (int i = 0; i < 5; i++) {
+		engine_step(w.e);
+		CHECK(!caches_ready(&w.m->caches, 1), "step %d: memory is ready while it is short", i);
+	}
+	machine(root, 500000);
+	w.now += 2000 * MS;
+	engine_step(w.e);
+	CHECK(caches_ready(&w.m->caches, 1), "none is ready although memory is there again");
+	world_pump(&w);
+	world_end(&a, &w);
+	world_close(&w);
+	memory_root = "";
+	snprintf(cmd, sizeof cmd, "rm -rf %s", root);
+	CHECK(!system(cmd), "%s", cmd);
 }
 
 /* A decode step longer than the gap: prompts get on nevertheless, and stretch it little. */
@@ -525,6 +716,8 @@ int main(void)
 {
 	test_gap();
 	test_gap_keeping();
+	test_gap_new_memory();
+	test_short_of_memory();
 	test_gap_slow();
 	test_gap_deep();
 	test_gap_held_up();

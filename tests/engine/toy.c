@@ -230,9 +230,13 @@ struct model *toy_open(const struct toy_opts *o)
 {
 	struct toy *t = xcalloc(1, sizeof(*t));
 	struct model *m = &t->m;
-	struct state_shape shape = {
-		.layers = 1, .heads_k = 1, .heads_v = 1, .dim_k = 16, .dim_v = 16, .conv_channels = 16, .conv_width = 4
-	};
+	struct state_shape shape = { .layers = 1,
+		                     .heads_k = 1,
+		                     .heads_v = o->state_kb ? o->state_kb : 1,
+		                     .dim_k = 16,
+		                     .dim_v = 16,
+		                     .conv_channels = 16,
+		                     .conv_width = 4 };
 	const struct kv_format *fmt = kv_format_find("f32");
 	size_t page_bytes = 2 * (size_t)o->page_rows * fmt->row_bytes(DIM);
 	int pages = o->pages ? o->pages : o->slots * (o->ctx_max / o->page_rows + 1) + 1;

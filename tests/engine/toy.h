@@ -19,6 +19,7 @@ struct toy_opts {
 	int slots, ctx_max, step_rows;
 	int page_rows, pages; /* pages 0: enough for all */
 	int snaps;            /* state snapshots that fit; 0: 64 */
+	int state_kb;         /* of a state; 0: 1 */
 	/* A second group of keys and values, whose rows see so many positions and each depend on all
 	 * that those depend on; it shares the pages' budget.  0: none. */
 	int window;
