@@ -46,10 +46,11 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 {
 	const struct file_block *b = w->fmt->coding->block;
 	const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
+	size_t blocks = scale_blocks(w);
 	int per = b->length / b->group;
 	bool d = at->m > at->d, m = at->s > at->m, s = at->min > at->s, min = b->kind == SCALE_TIMES_MIN;
 
-	for (size_t n = 0; n < scale_blocks(w); n++, p += b->bytes) {
+	for (size_t n = 0; n < blocks; n++, p += b->bytes) {
 		size_t half = (n * BLOCK_OUT + (size_t)i) * sizeof(uint16_t);
 		struct scale_parts parts;
 
@@ -68,15 +69,18 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 	}
 }
 
-/* `bits` bits of 64 codes, from bit `from` on, to the places of one output in lines at `to`. */
-static void put_bits(uint8_t *to, const uint8_t *code, int from, int bits)
+/* `bits` bits of 64 codes, from bit `from` on, to the places of one output in lines at `to`.  Inlined, so that the number of bits
+ * is a constant: packing is a good part of what an expert costs that comes from disk. */
+__attribute__((always_inline)) static inline void put_bits(uint8_t *to, const uint8_t *code, int from, const int bits)
 {
-	int per = 8 / bits;
-	uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+	const int per = 8 / bits;
+	const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
 
+#pragma GCC unroll 16
 	for (int q = 0; q < PLANE_QUADS; q += per, to += BLOCK_LINE) {
 		uint32_t line = 0;
 
+#pragma GCC unroll 8
 		for (int j = 0; j < per; j++) {
 			uint32_t v;
 
@@ -87,22 +91,43 @@ static void put_bits(uint8_t *to, const uint8_t *code, int from, int bits)
 	}
 }
 
+static void put_low(uint8_t *to, const uint8_t *code, int bits)
+{
+	switch (bits) {
+	case 8: put_bits(to, code, 0, 8); break;
+	case 4: put_bits(to, code, 0, 4); break;
+	default: put_bits(to, code, 0, 2);
+	}
+}
+
+static void put_high(uint8_t *to, const uint8_t *code, int from, int bits)
+{
+	if (bits == 2)
+		put_bits(to, code, from, 2);
+	else if (bits == 1)
+		put_bits(to, code, from, 1);
+}
+
 static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 {
 	const struct coding *c = w->fmt->coding;
-	int step = c->block->length > BLOCK_INPUTS ? c->block->length : BLOCK_INPUTS;
-	int low = planes_low(c->bits), high = planes_high(c->bits);
-	uint8_t code[FILE_BLOCK_MOST];
+	const struct file_block *b = c->block;
+	const uint8_t *at = w->data + (size_t)(o + i) * w->row_bytes;
+	int low = planes_low(c->bits), high = planes_high(c->bits), n = 0;
+	size_t step = planes_code_bytes(c);
+	uint8_t code[FILE_BLOCK_MOST + BLOCK_INPUTS];
 
-	for (int k = 0; k < w->cols; k += step) {
-		int n = w->cols - k < step ? w->cols - k : step;
+	to += 4 * i;
+	for (int k = 0; k < w->cols; k += b->length, at += b->bytes) {
+		int j = 0;
 
-		file_block_codes(code, w, o + i, k, n);
-		for (int j = 0; j < n; j += BLOCK_INPUTS, to += planes_code_bytes(c)) {
-			put_bits(to + 4 * i, code + j, 0, low);
-			if (high)
-				put_bits(to + 4 * i + 2 * low * BLOCK_LINE, code + j, low, high);
+		b->codes(code + n, at);
+		for (n += b->length; n - j >= BLOCK_INPUTS; j += BLOCK_INPUTS, to += step) {
+			put_low(to, code + j, low);
+			put_high(to + 2 * low * BLOCK_LINE, code + j, low, high);
 		}
+		n -= j; /* 32 inputs of a block of as many, or none */
+		assert(!n || !j);
 	}
 }
 
