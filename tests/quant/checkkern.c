@@ -420,7 +420,8 @@ static void round_vec(void)
 }
 static void check_numbers(void)
 {
-	float f;
+	uint16_t one;
+	float f, half;
 	double d = 1.5;
 	uint8_t b = 0x7f;
 
@@ -428,6 +429,11 @@ static void check_numbers(void)
 		f = bf16_to_float((uint16_t)h);
 		if (f == f && float_to_bf16(f) != h)
 			fail_at("bf16 there and back", 0, (int)h, 0);
+		one = (uint16_t)h;
+		half = f16_to_float(one);
+		dtype_to_float(&f, &one, DT_F16, 1);
+		if (memcmp(&f, &half, sizeof f))
+			fail_at("f16 one by one and many", 0, (int)h, 0);
 	}
 	f = NAN;
 	if (bf16_to_float(float_to_bf16(f)) == bf16_to_float(float_to_bf16(f)))

@@ -407,7 +407,7 @@ static void compute_waves(struct mix *d)
 	while ((n = slots_ready(y, index))) {
 		n = sort_out(d, index, n);
 		if (n) {
-			slots_pack(y, index, n, d->n);
+			slots_pack(y, index, n);
 			wave_of(d, index, n);
 			compute(d, with_shared);
 			with_shared = false;

@@ -4,9 +4,9 @@
  * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
  * until they are released, so a visit that wants more experts than there are slots goes through them in several turns.
  *
- * A slab of a checkpoint whose rows are slow to decode is packed when a step of few rows finds it in its slot: what was used
- * again once will be more often, and packing takes as long as some two products of its rows do.  It goes from the slab's
- * memory to a spare one, and the two change places. */
+ * A slab of a checkpoint whose rows are slow is packed when a visit finds it in its slot and it was not read ahead, that is when
+ * it is used again: what was used again once will be more often, and packing takes as long as some two products of its rows
+ * do.  It goes from the slab's memory to a spare one, and the two change places. */
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
@@ -29,7 +29,6 @@ enum {
 	GUESSES = 256,      /* guesses after which their use is judged, ... */
 	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
 	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
-	FEW_ROWS_MOST = 16, /* of a step for which slabs are packed: more rows gain less than packing takes */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -50,7 +49,7 @@ struct slot {
 enum want_state { WANT_WAITS, WANT_COMES, WANT_GIVEN, WANT_LOST };
 struct want {
 	int expert, slot;
-	bool hit; /* it was in its slot when the visit began */
+	bool again; /* it was in its slot when the visit began, and not because it was read ahead */
 	enum want_state state;
 };
 
@@ -389,7 +388,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 		s->want[i] = (struct want){ used[i], at, false, at < 0 ? WANT_WAITS : WANT_COMES };
 		if (at < 0)
 			continue;
-		s->want[i].hit = s->slot[at].state == SLOT_READY;
+		s->want[i].again = s->slot[at].state == SLOT_READY && !s->slot[at].ahead;
 		s->stats.hits++;
 		s->slot[at].pins = 1;
 	}
@@ -471,14 +470,14 @@ static void pack_slot(struct slots *s, struct slot *x)
 	s->stats.packs++;
 }
 
-void slots_pack(struct slot_layer *y, const int *index, int n, int rows)
+void slots_pack(struct slot_layer *y, const int *index, int n)
 {
 	struct slots *s = y->s;
 
-	for (int i = 0; i < n && rows <= FEW_ROWS_MOST; i++) {
+	for (int i = 0; i < n; i++) {
 		const struct want *w = &s->want[index[i]];
 
-		if (w->state == WANT_GIVEN && s->slot[w->slot].slow && w->hit)
+		if (w->state == WANT_GIVEN && s->slot[w->slot].slow && w->again)
 			pack_slot(s, &s->slot[w->slot]);
 	}
 }

@@ -92,6 +92,27 @@ void file_block_scales(float *scale, float *bias, const struct weight *w, int o,
 	}
 }
 
+/* Scales of all of a row's blocks that have one number each, to scale[block * step]. */
+static void halves_lane(float *scale, size_t step, const struct file_block *b, const uint8_t *at, int blocks)
+{
+	enum { SOME = 32 };
+	struct scale_parts parts;
+	uint16_t d[SOME];
+	float f[SOME];
+
+	for (int g = 0; g < blocks; g += SOME) {
+		int n = blocks - g < SOME ? blocks - g : SOME;
+
+		for (int j = 0; j < n; j++, at += b->bytes) {
+			b->scales(&parts, at);
+			d[j] = parts.d;
+		}
+		dtype_to_float(f, d, DT_F16, (size_t)n);
+		for (int j = 0; j < n; j++, scale += step)
+			*scale = f[j];
+	}
+}
+
 void file_block_lanes(float *scale, float *bias, size_t step, const struct weight *w, int o, int n)
 {
 	const struct coding *c = w->fmt->coding;
@@ -103,6 +124,10 @@ void file_block_lanes(float *scale, float *bias, size_t step, const struct weigh
 		const uint8_t *at = i < n ? block_of(w, o + i, 0) : NULL;
 		float *to = scale + i, *to_bias = c->bias ? bias + i : NULL;
 
+		if (at && c->block->kind == SCALE_HALF) {
+			halves_lane(to, step, c->block, at, groups);
+			continue;
+		}
 		if (i == n) { /* zeros from here on */
 			memset(s, 0, sizeof s);
 			memset(m, 0, sizeof m);
