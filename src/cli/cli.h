@@ -140,10 +140,11 @@ struct options {
 	const char *ids, *out;
 	struct ints split;
 	int greedy, alongside, resume_at;
-	const char *warm;    /* ids to be run before; NULL: none */
-	struct texts images; /* files */
-	struct texts lora;   /* NAME=PATH[,SCALE] */
-	const char *mmproj;  /* file of a tower; "none"; NULL: the one beside the model */
+	const char *warm;       /* ids to be run before; NULL: none */
+	struct texts images;    /* files */
+	struct texts lora;      /* NAME=PATH[,SCALE] */
+	const char *mmproj_out; /* projector file to be written */
+	const char *mmproj;     /* file of a tower; "none"; NULL: the one beside the model */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;

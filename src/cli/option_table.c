@@ -39,6 +39,8 @@ const struct option option_table[] = {
 	  "32) or mxfp4" },
 	{ CMD_COMMON | CMD_QUANTIZE, "out", "o", NULL, K_TEXT, AT(out), NONE, 0, 0, "PATH", NULL, group_this,
 	  "the GGUF file, or the folder, to be made" },
+	{ CMD_COMMON | CMD_QUANTIZE, "mmproj-out", NULL, NULL, K_TEXT, AT(mmproj_out), NONE, 0, 0, "FILE", NULL,
+	  group_this, "also write the tower of a folder that reads images as a projector file" },
 	{ CMD_COMMON | CMD_QUANTIZE, "imatrix", NULL, NULL, K_TEXT, AT(imatrix), NONE, 0, 0, "FILE", NULL, group_this,
 	  "importance of each input, as llama.cpp's imatrix writes it (either form)" },
 	{ CMD_COMMON | CMD_QUANTIZE, "calibrate", NULL, NULL, K_TEXT, AT(calibrate), NONE, 0, 0, "FILE", NULL,

@@ -1,7 +1,7 @@
 /* quantize.c - `weft quantize MODEL --type TYPE --out PATH`: a model in fewer bits.
  *
  * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file or of a folder; affineN and mxfp4 make a folder as
- * mlx-lm writes it, of anything that weft reads in 8 bits or more. */
+ * mlx-lm writes it, of anything that weft reads in 8 bits or more.  --mmproj-out writes the tower of a folder beside the former. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,9 @@
 #include "cli/calibrate.h"
 #include "cli/load.h"
 #include "export/from_folder.h"
+#include "export/from_tower.h"
 #include "export/to_folder.h"
+#include "vision/tower.h"
 
 struct quantize {
 	const struct options *o;
@@ -43,6 +45,11 @@ static int read_ask(struct quantize *q, struct err *err)
 		               o->calibrate);
 	if (access(o->out, F_OK) == 0)
 		return err_set(err, E_ARG, "--out %s: is there already", o->out);
+	if (o->mmproj_out && !q->mix)
+		return err_set(err, E_ARG, "--mmproj-out %s: a folder of type %s has its tower itself", o->mmproj_out,
+		               o->quant_type);
+	if (o->mmproj_out && access(o->mmproj_out, F_OK) == 0)
+		return err_set(err, E_ARG, "--mmproj-out %s: is there already", o->mmproj_out);
 	return 0;
 }
 
@@ -78,21 +85,61 @@ static void progress(void *arg, size_t done, size_t all)
 
 /* ---- doing it ---- */
 
+/* The tower of a folder as the source of a projector file; it is opened, so that what is wrong with it is said. */
+static int find_tower(struct gguf_source *tower, struct store *st, const struct gguf_source *text, struct err *err)
+{
+	struct tower_facts f = { 0 };
+	const struct picture_form *form;
+	struct tower_info info;
+	struct tower *t = NULL;
+	int rc = tower_open(&t, st, err);
+
+	if (!rc && !t)
+		rc = err_set(err, E_ARG, "%s: has no tower for --mmproj-out", st->dir);
+	if (rc)
+		return rc;
+	info = tower_info(t);
+	form = tower_form(t);
+	f = (struct tower_facts){ .depth = info.depth,
+		                  .hidden = info.hidden,
+		                  .heads = info.heads,
+		                  .patch = info.patch,
+		                  .merge = info.merge,
+		                  .out = info.out,
+		                  .edge = form->size == SIZE_LONGEST ? form->edge : 0,
+		                  .area_min = form->size == SIZE_AREA ? form->area_min : 0,
+		                  .area_max = form->size == SIZE_AREA ? form->area_max : 0 };
+	memcpy(f.mean, form->mean, sizeof f.mean);
+	memcpy(f.std, form->std, sizeof f.std);
+	rc = tower_source(tower, st, text, &f, err);
+	tower_close(t);
+	return rc;
+}
+
 static int to_gguf(struct quantize *q, const struct export_ask *ask, struct err *err)
 {
-	struct gguf_source source = { 0 };
+	struct gguf_source source = { 0 }, tower = { 0 };
+	struct export_ask beside = *ask;
 	struct store *st = NULL;
 	int rc;
 
 	if (gguf_is(q->from.p)) {
-		rc = gguf_source_open(&source, q->from.p, err);
+		rc = q->o->mmproj_out ?
+		             err_set(err, E_ARG, "--mmproj-out: %s is a GGUF file, whose tower is another", q->from.p) :
+		             gguf_source_open(&source, q->from.p, err);
 	} else {
 		rc = store_open(&st, q->from.p, err);
 		if (!rc)
 			rc = folder_source(&source, st, err);
 	}
+	if (!rc && q->o->mmproj_out)
+		rc = find_tower(&tower, st, &source, err);
 	if (!rc)
 		rc = export_gguf(&source, q->mix, ask, err);
+	beside.to = q->o->mmproj_out;
+	if (!rc && beside.to)
+		rc = export_gguf(&tower, mix_find(tower.kept), &beside, err);
+	gguf_source_close(&tower);
 	gguf_source_close(&source);
 	store_close(st);
 	return rc;

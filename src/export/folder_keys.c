@@ -27,10 +27,31 @@ static void noted(struct making *m, int rc)
 		m->code = err_prefix(m->err, "%s", m->st->config_path);
 }
 
+/* What MistralConfig has where a config inside of a wrapper says nothing; NAN: nothing is known. */
+static double default_of(const struct making *m, const char *member)
+{
+	static const struct {
+		const char *member;
+		double v;
+	} mistral[] = { { "num_attention_heads", 32 },
+		        { "num_key_value_heads", 8 },
+		        { "max_position_embeddings", 131072 },
+		        { "vocab_size", 32000 },
+		        { "rms_norm_eps", 1e-6 } };
+
+	for (size_t i = 0; i < sizeof mistral / sizeof *mistral && m->inside; i++)
+		if (!strcmp(mistral[i].member, member) && !json_get(m->st->text, member))
+			return mistral[i].v;
+	return (double)NAN;
+}
+
 int64_t making_int(struct making *m, const char *member, int64_t dflt)
 {
+	double known = default_of(m, member);
 	int64_t v = 0;
 
+	if (!isnan(known))
+		return m->code ? 1 : (int64_t)known;
 	if (!m->code && dflt == INT64_MIN && !json_get(m->st->text, member))
 		making_fail(m, E_MISSING, "%s: missing", member);
 	if (!m->code)
@@ -40,8 +61,10 @@ int64_t making_int(struct making *m, const char *member, int64_t dflt)
 
 double making_float(struct making *m, const char *member, double dflt)
 {
-	double v = 0;
+	double v = 0, known = default_of(m, member);
 
+	if (!isnan(known))
+		return m->code ? 1 : known;
 	if (!m->code && isnan(dflt) && !json_get(m->st->text, member))
 		making_fail(m, E_MISSING, "%s: missing", member);
 	if (!m->code)
@@ -202,8 +225,13 @@ static void keys_plain(struct making *m)
 
 static void keys_llama(struct making *m)
 {
-	if (json_kind(json_get(m->st->text, "sliding_window")) == JSON_INT)
+	const struct json *window = json_get(m->st->text, "sliding_window");
+
+	if (json_kind(window) == JSON_INT)
 		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of llama have no window");
+	if (m->inside && !window)
+		making_fail(m, E_UNSUPPORTED,
+		            "sliding_window: missing, which is 4096 here, and GGUF files of llama have none");
 	keys_plain(m);
 	copy(m, ".vocab_size", "vocab_size");
 	put(m, ".rope.dimension_count", making_head_dim(m));
@@ -339,6 +367,7 @@ void making_keys(struct making *m)
 		return;
 	m->arch = gguf_arch_find(f->arch);
 	m->delta = f->delta;
+	m->inside = !strcmp(f->model_type, "mistral") && m->st->text != m->st->config;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
 	if (store_has(m->st, "mtp.fc.weight"))

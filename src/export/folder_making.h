@@ -16,6 +16,7 @@ struct making {
 	int64_t blocks, drafts; /* layers, and draft heads behind them */
 	bool delta;             /* has gated delta nets, which the converter lays out anew */
 	bool norms_whole;       /* norms hold 1 + w already, as mlx writes them */
+	bool inside;            /* a mistral inside of a wrapper, which leaves out what is MistralConfig's default */
 	struct err *err;
 	int code; /* the first failure; later steps do nothing */
 };

@@ -52,11 +52,15 @@ static const struct gguf_name *line_of(const struct gguf_name *own, const struct
 /* The language model's part of a name, as if there were nothing beside it; NULL: a tower's. */
 static const char *text_name(const char *name, char *buf, size_t cap)
 {
-	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." };
+	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." },
+				 *const towers[] = { "model.visual.",          "visual.",
+		                                     "vision_tower.",          "model.vision_tower.",
+		                                     "multi_modal_projector.", "model.multi_modal_projector." };
 	const char *rest;
 
-	if (behind(name, "model.visual.") || behind(name, "visual.") || behind(name, "vision_tower."))
-		return NULL;
+	for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
+		if (behind(name, towers[i]))
+			return NULL;
 	for (int i = 0; i < 3; i++)
 		if ((rest = behind(name, roots[i]))) {
 			snprintf(buf, cap, "model.%s", rest);
@@ -397,11 +401,6 @@ static void put_source(struct making *m, struct tensor *t, int *left)
 		            m->arch->name);
 }
 
-static int by_key(const void *a, const void *b)
-{
-	return strcmp(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
-}
-
 int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 {
 	struct making m = { .st = st, .s = s, .norms_whole = has_whole_norms(st), .err = err };
@@ -428,8 +427,8 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 	if (!m.code)
 		making_tokens(&m, embedding->dim[0]);
 	if (!m.code && left)
-		log_info("%s: %d tensors that read images are left out: the GGUF file reads text", st->dir, left);
-	if (s->g.n_kv)
-		qsort(s->g.kv, s->g.n_kv, sizeof *s->g.kv, by_key);
+		log_info("%s: %d tensors of its tower are not in the GGUF file: --mmproj-out FILE writes them", st->dir,
+		         left);
+	pairs_sort(&m.p);
 	return m.code;
 }

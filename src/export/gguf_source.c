@@ -84,3 +84,14 @@ void pair_list(struct pairs *p, const char *key, enum gguf_kind kind, uint64_t n
 {
 	pair(p, key, (struct gguf_value){ .kind = kind, .array = true, .n = n }, bytes, size);
 }
+
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
+}
+
+void pairs_sort(struct pairs *p)
+{
+	if (p->g && p->g->n_kv)
+		qsort(p->g->kv, p->g->n_kv, sizeof *p->g->kv, by_key);
+}

@@ -24,6 +24,8 @@ struct gguf_source {
 	struct source_tensor *t;
 	size_t n;
 	bool made; /* of a folder: what is not quantised becomes F32, else it stays as it is */
+	/* Of a projector: every tensor stays in its type, and most matrices have the type of this name.  NULL: a mix says which. */
+	const char *kept;
 };
 
 /* The file at path, whole. */
@@ -42,5 +44,7 @@ void pair_bool(struct pairs *p, const char *key, bool v);
 void pair_text(struct pairs *p, const char *key, const char *s, size_t n);
 /* Elements are the caller's bytes in the file's form (strings: a u64 length and bytes), copied. */
 void pair_list(struct pairs *p, const char *key, enum gguf_kind kind, uint64_t n, const void *bytes, size_t size);
+/* After the last of them, so that they are found. */
+void pairs_sort(struct pairs *p);
 
 #endif

@@ -231,7 +231,7 @@ static int tensor_plan(struct plan *p, size_t i, const struct mix *mix, const st
 	const struct gguf_info *t = &from->t;
 	int rc = 0, parts = from->n_part ? from->n_part : 1;
 
-	p->type[i] = mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
+	p->type[i] = p->s->kept ? t->type : mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
 	if (!p->type[i])
 		p->type[i] = p->s->made ? gguf_type_named("F32") : t->type;
 	for (int part = 0; part < parts && !rc; part++)

@@ -1,0 +1,365 @@
+/* from_tower.c - see from_tower.h.
+ *
+ * Names come from the tables that projector files are read with (gguf_projector_forms.c), read the other way.  What a converter
+ * changes:
+ *
+ *   patch kernels     of two frames become two, [rows][3][p][p] each; of one, it and one of zeros, since others want two
+ *   Pixtral's q, k    rows j, d / 2 + j of a head become 2 j, 2 j + 1
+ *   Pixtral           the text's embedding of the mark between rows of a picture is in the file */
+#include "export/from_tower.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/gguf_projector.h"
+
+enum { NAME_BYTES = 160 };
+
+struct tower_making {
+	struct store *st;
+	struct gguf_source *s;
+	const struct gguf_source *text;
+	const struct tower_facts *f;
+	const struct projector_form *form;
+	bool pixtral;
+	struct pairs p;
+	struct err *err;
+	int code; /* the first failure; later steps do nothing */
+};
+
+static void fail(struct tower_making *m, int code, const char *what, const char *says)
+{
+	if (!m->code)
+		m->code = err_set(m->err, code, "%s: %s: %s", m->st->dir, what, says);
+}
+
+/* ---- names ---- */
+
+static const char *behind(const char *s, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return strncmp(s, prefix, n) ? NULL : s + n;
+}
+
+/* A tower's tensor as the tables call it; false: it is of the text. */
+static bool table_name(const struct tower_making *m, const char *name, char out[NAME_BYTES])
+{
+	static const char *const qwen[][2] = {
+		{ "model.visual.", "model.visual." }, { "model.language_model.visual.", "model.visual." },
+		{ "visual.", "model.visual." },       { "model.vision_tower.", "model.visual." },
+		{ "vision_tower.", "model.visual." }, { NULL, NULL }
+	};
+	static const char *const pixtral[][2] = { { "vision_tower.vision_model.", "vision_tower." },
+		                                  { "model.vision_tower.", "vision_tower." },
+		                                  { "vision_tower.", "vision_tower." },
+		                                  { "model.multi_modal_projector.", "multi_modal_projector." },
+		                                  { "multi_modal_projector.", "multi_modal_projector." },
+		                                  { NULL, NULL } };
+	const char *const(*at)[2] = m->pixtral ? pixtral : qwen, *rest;
+
+	for (; (*at)[0]; at++)
+		if ((rest = behind(name, (*at)[0]))) {
+			snprintf(out, NAME_BYTES, "%s%s", (*at)[1], rest);
+			return true;
+		}
+	return false;
+}
+
+/* A line of the table whose tensor is called hf, and its name in the file behind `prefix`. */
+static bool file_name(const struct projector_name *table, const char *hf, const char *prefix, char out[NAME_BYTES])
+{
+	for (; table->gguf; table++) {
+		size_t n = strlen(table->gguf);
+		bool begins = table->gguf[n - 1] == '.';
+
+		if (!table->hf || (begins ? !behind(hf, table->hf) : strcmp(hf, table->hf) != 0))
+			continue;
+		snprintf(out, NAME_BYTES, "%s%s%s", prefix, table->gguf, begins ? behind(hf, table->hf) : "");
+		return true;
+	}
+	return false;
+}
+
+static bool projector_name_of(const struct tower_making *m, const char *hf, char out[NAME_BYTES])
+{
+	const char *rest = behind(hf, m->form->block);
+	char prefix[32];
+	int block, at = 0;
+
+	if (!rest)
+		return file_name(m->form->top, hf, "", out);
+	if (sscanf(rest, "%5d.%n", &block, &at) != 1 || !at || block < 0 || block >= m->f->depth)
+		return false;
+	snprintf(prefix, sizeof prefix, "v.blk.%d.", block);
+	return file_name(m->form->in_block, rest + at, prefix, out);
+}
+
+/* ---- tensors ---- */
+
+static struct source_tensor *add(struct tower_making *m, const char *name, int n_dim, const int64_t *ne)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+
+	*to = (struct source_tensor){ .t = { .name = arena_strndup(&m->s->g.arena, name, strlen(name)),
+		                             .type = gguf_type_named("F32"),
+		                             .n_dim = n_dim,
+		                             .ne = { 1, 1, 1, 1 },
+		                             .count = 1 } };
+	for (int d = 0; d < n_dim; d++) {
+		to->t.ne[d] = ne[d];
+		to->t.count *= ne[d];
+	}
+	return to;
+}
+
+static void put_floats(struct source_tensor *to, const float *v)
+{
+	to->t.data = (const uint8_t *)v;
+	to->t.bytes = (size_t)to->t.count * sizeof *v;
+}
+
+/* All elements of a tensor whose type is one of numbers; NULL after a failure. */
+static const float *floats_of(struct tower_making *m, struct tensor *t)
+{
+	const float *v = NULL;
+
+	if (!m->code)
+		m->code = store_floats(m->st, &m->s->g.arena, t->name, t->count, 0, &v, m->err);
+	return m->code ? NULL : v;
+}
+
+/* [rows][3][frames][p][p], or with colours last: a kernel for each frame. */
+static void add_kernel(struct tower_making *m, struct tensor *t, const char *name)
+{
+	int p = m->f->patch, frames = 1, rows = m->f->hidden;
+	bool last = t->n_dim >= 4 && t->dim[t->n_dim - 1] == 3;
+	const int64_t ne[] = { p, p, 3, rows };
+	const float *from = floats_of(m, t);
+	char second[NAME_BYTES];
+	size_t plane = (size_t)p * (size_t)p, all = plane * 3 * (size_t)rows;
+
+	if (t->n_dim == 5)
+		frames = (int)t->dim[last ? 1 : 2];
+	if (!m->code && (frames < 1 || frames > 2 || t->count != (int64_t)all * frames))
+		fail(m, E_UNSUPPORTED, t->name, "a kernel of one or two frames is written");
+	for (int f = 0; f < frames && !m->code; f++) {
+		float *to = arena_alloc(&m->s->g.arena, size_mul(all, sizeof *to));
+
+		for (int r = 0; r < rows; r++)
+			for (int c = 0; c < 3; c++)
+				for (size_t i = 0; i < plane; i++)
+					to[((size_t)r * 3 + (size_t)c) * plane + i] =
+						last ? from[(((size_t)r * (size_t)frames + (size_t)f) * plane + i) * 3 +
+					                    (size_t)c] :
+						       from[(((size_t)r * 3 + (size_t)c) * (size_t)frames + (size_t)f) *
+					                            plane +
+					                    i];
+		snprintf(second, sizeof second, "%.150s.1", name);
+		put_floats(add(m, f ? second : name, 4, ne), to);
+	}
+	if (m->code || m->pixtral || frames == 2)
+		return;
+	snprintf(second, sizeof second, "%.150s.1", name);
+	put_floats(add(m, second, 4, ne), arena_zalloc(&m->s->g.arena, size_mul(all, sizeof(float))));
+	pair_u32(&m->p, ".temporal_patch_size", 1);
+}
+
+/* Rows of each head in pairs. */
+static const int32_t *paired(struct tower_making *m, int64_t rows, const char *name)
+{
+	int64_t d = rows / m->f->heads;
+	int32_t *row;
+
+	if (rows % m->f->heads || d % 2 || rows > INT32_MAX) {
+		fail(m, E_FORMAT, name, "its rows are no pairs of heads");
+		return NULL;
+	}
+	row = arena_alloc(&m->s->g.arena, size_mul((size_t)rows, sizeof *row));
+	for (int64_t r = 0; r < rows; r++)
+		row[r] = (int32_t)(r / d * d + r % 2 * (d / 2) + r % d / 2);
+	return row;
+}
+
+static void add_matrix(struct tower_making *m, struct tensor *t, const char *name)
+{
+	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
+	struct source_tensor *to;
+
+	if (t->n_dim != 2)
+		fail(m, E_FORMAT, t->name, "two dimensions are wanted");
+	if (!type || t->format || !type->fmt || type->block != 1)
+		fail(m, E_UNSUPPORTED, t->name, "projector files are made of BF16, F16 and F32");
+	if (m->code || (m->code = store_data(m->st, t, m->err)))
+		return;
+	to = add(m, name, 2, (const int64_t[]){ t->dim[1], t->dim[0] });
+	to->t.type = type;
+	to->t.data = t->data;
+	to->t.bytes = t->bytes;
+	to->known_as = t->name;
+	if (!m->s->kept)
+		m->s->kept = type->name;
+	if (m->pixtral && (strstr(name, ".attn_q.") || strstr(name, ".attn_k.")))
+		to->row = paired(m, t->dim[0], t->name);
+}
+
+static void add_tensor(struct tower_making *m, struct tensor *t)
+{
+	char hf[NAME_BYTES], name[NAME_BYTES];
+
+	if (!table_name(m, t->name, hf))
+		return;
+	if (!projector_name_of(m, hf, name))
+		fail(m, E_UNSUPPORTED, t->name, "projector files have no name for it");
+	else if (!strcmp(name, "v.patch_embd.weight"))
+		add_kernel(m, t, name);
+	else if (t->n_dim == 1)
+		put_floats(add(m, name, 1, t->dim), floats_of(m, t));
+	else if (behind(name, "v.position_embd.") && t->n_dim == 2)
+		put_floats(add(m, name, 2, (const int64_t[]){ t->dim[1], t->dim[0] }), floats_of(m, t));
+	else
+		add_matrix(m, t, name);
+}
+
+/* The id of a token by its text, of the tokens that the text's file has; -1: none. */
+static int64_t token_id(const struct gguf_source *text, const char *token)
+{
+	const struct gguf_value *v = gguf_find(&text->g, "tokenizer.ggml.tokens");
+	const uint8_t *at;
+
+	at = v ? v->p : NULL;
+	for (uint64_t i = 0; v && i < v->n; i++) {
+		struct gguf_string s = gguf_next(&at);
+
+		if (s.n == strlen(token) && !memcmp(s.p, token, s.n))
+			return (int64_t)i;
+	}
+	return -1;
+}
+
+/* The text's embedding of the mark that stands between rows of a picture. */
+static void add_break(struct tower_making *m)
+{
+	int64_t id = token_id(m->text, "[IMG_BREAK]"), width = m->f->out;
+	const struct source_tensor *e = NULL;
+	struct weight w;
+	float *v;
+
+	for (size_t i = 0; i < m->text->n; i++)
+		if (!strcmp(m->text->t[i].t.name, "token_embd.weight"))
+			e = &m->text->t[i];
+	if (id < 0 || !e || id >= e->t.ne[1] || e->t.ne[0] != width)
+		fail(m, E_MISSING, "tokenizer", "no token [IMG_BREAK] with a row of the embedding, which the file has");
+	if (m->code || (m->code = weight_gguf(&w, e->t.name, e->t.type, (int)e->t.ne[1], (int)width, e->t.data,
+	                                      e->t.bytes, m->err)))
+		return;
+	v = arena_alloc(&m->s->g.arena, size_mul((size_t)width, sizeof *v));
+	w.fmt->decode(v, &w, (int)id);
+	put_floats(add(m, "v.token_embd.img_break", 1, &width), v);
+}
+
+/* ---- metadata ---- */
+
+static int64_t edge_of(const struct tower_making *m, const char *name, int d)
+{
+	for (size_t i = 0; i < m->s->n; i++)
+		if (!strcmp(m->s->t[i].t.name, name))
+			return m->s->t[i].t.ne[d];
+	return 0;
+}
+
+static void put_qwen3(struct tower_making *m)
+{
+	uint8_t *deep = arena_zalloc(&m->s->g.arena, (size_t)m->f->depth);
+
+	pair_bool(&m->p, "clip.use_gelu", true);
+	pair_u32(&m->p, ".image_size",
+	         (uint32_t)(sqrt((double)edge_of(m, "v.position_embd.weight", 1)) + 0.5) * (uint32_t)m->f->patch);
+	pair_f32(&m->p, ".attention.layer_norm_epsilon", 1e-6);
+	pair_list(&m->p, ".is_deepstack_layers", GGUF_BOOL, (uint64_t)m->f->depth, deep, (size_t)m->f->depth);
+}
+
+static void put_pixtral(struct tower_making *m)
+{
+	const char *act = json_str(json_get(json_get(m->st->config, "vision_config"), "hidden_act"), NULL);
+
+	pair_bool(&m->p, act && !strcmp(act, "silu") ? "clip.use_silu" : "clip.use_gelu", true);
+	pair_u32(&m->p, ".image_size", (uint32_t)m->f->edge);
+	pair_f32(&m->p, ".attention.layer_norm_epsilon", 1e-5);
+}
+
+static void put_keys(struct tower_making *m)
+{
+	const struct tower_facts *f = m->f;
+
+	pair_text(&m->p, "general.architecture", "clip", 4);
+	pair_text(&m->p, "general.type", "mmproj", 6);
+	pair_text(&m->p, "general.name", m->st->name, strlen(m->st->name));
+	pair_text(&m->p, "clip.projector_type", m->form->type, strlen(m->form->type));
+	pair_bool(&m->p, "clip.has_vision_encoder", true);
+	pair_u32(&m->p, ".block_count", (uint32_t)f->depth);
+	pair_u32(&m->p, ".embedding_length", (uint32_t)f->hidden);
+	pair_u32(&m->p, ".feed_forward_length", (uint32_t)edge_of(m, "v.blk.0.ffn_up.weight", 1));
+	pair_u32(&m->p, ".attention.head_count", (uint32_t)f->heads);
+	pair_u32(&m->p, ".patch_size", (uint32_t)f->patch);
+	pair_u32(&m->p, ".projection_dim", (uint32_t)f->out);
+	if (!m->pixtral || f->merge > 1)
+		pair_u32(&m->p, ".spatial_merge_size", (uint32_t)f->merge);
+	pair_list(&m->p, ".image_mean", GGUF_F32, 3, f->mean, sizeof f->mean);
+	pair_list(&m->p, ".image_std", GGUF_F32, 3, f->std, sizeof f->std);
+	if (f->area_max) {
+		pair_u32(&m->p, ".image_min_pixels", (uint32_t)f->area_min);
+		pair_u32(&m->p, ".image_max_pixels", (uint32_t)f->area_max);
+	}
+	if (m->pixtral)
+		put_pixtral(m);
+	else
+		put_qwen3(m);
+}
+
+/* ---- all of it ---- */
+
+/* The form whose models have this type, of those that are written. */
+static const struct projector_form *form_of(const char *type)
+{
+	static const char *const written[] = { "qwen3_5", "qwen3_5_moe", "mistral3", "llava" };
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+		known = known || !strcmp(type, written[i]);
+	for (const struct projector_form *f = projector_forms; f->type && known; f++)
+		for (int i = 0; i < PROJECTOR_ARCHS && f->of[i].arch; i++)
+			if (!strcmp(f->of[i].whole, type))
+				return f;
+	return NULL;
+}
+
+int tower_source(struct gguf_source *s, struct store *st, const struct gguf_source *text, const struct tower_facts *f,
+                 struct err *err)
+{
+	const char *type = json_str(json_get(st->config, "model_type"), NULL);
+	struct tower_making m = { .st = st, .s = s, .text = text, .f = f, .err = err };
+
+	*s = (struct gguf_source){ .g.path = st->dir, .made = true };
+	arena_init(&s->g.arena);
+	m.p = (struct pairs){ .g = &s->g, .arch = "clip.vision" };
+	m.form = form_of(type ? type : "");
+	if (!m.form)
+		return err_set(
+			err, E_UNSUPPORTED,
+			"%s: model_type %.40s: projector files are written of qwen3_5, qwen3_5_moe, mistral3, llava",
+			st->config_path, type ? type : "");
+	m.pixtral = !strcmp(m.form->type, "pixtral");
+	s->t = xcalloc(2 * st->n + 2, sizeof *s->t);
+	for (size_t i = 0; i < st->n && !m.code; i++)
+		add_tensor(&m, st->v[i]);
+	if (m.pixtral && !m.code)
+		add_break(&m);
+	if (!m.code)
+		put_keys(&m);
+	pairs_sort(&m.p);
+	return m.code;
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""weft quantize --mmproj-out: a folder's tower as a projector file has the tensors and keys that llama.cpp's converter writes of the
+same folder, whatever layout the folder has, and what cannot be written is refused.  Logits are compared by
+tests/store/projector_of_folder.py."""
+import json, os, sys, tempfile
+
+import numpy as np
+
+from exportkit import Gguf, check, failures, models, run, shared
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "store"))
+from gguf_of_folder import all_tensors  # noqa: E402
+from projector_of_folder import MARK, with_tower, write_tensors, write_tokenizer  # noqa: E402
+
+tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
+golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
+pixtral = os.path.join(HERE, "..", "golden", "pixtral", "hf-bf16")
+
+
+def made(folder, tensors, config, kind="F32", marks=("<|image_pad|>",)):
+    """A folder of these; as many rows of the embedding as its tokenizer is told of."""
+    os.makedirs(folder)
+    json.dump(config, open(os.path.join(folder, "config.json"), "w"))
+    write_tokenizer(folder, list(marks), config.get("text_config", config)["vocab_size"])
+    write_tensors(os.path.join(folder, "model.safetensors"), tensors, kind)
+    return folder
+
+
+def quantize(folder, out, *args):
+    return run("quantize", folder, "--type", "F32", "--out", out, *args)
+
+
+def tower_of(folder, what):
+    """The projector file of the folder, and the text's removed."""
+    code, out, err = quantize(folder, folder + ".gguf", "--mmproj-out", folder + "-mmproj.gguf")
+    check(code == 0, f"{what}: {err}")
+    return Gguf(folder + "-mmproj.gguf") if code == 0 else None
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    at = lambda name: os.path.join(tmp, name)
+
+    # mlx's layout of the same tower: another prefix, colours last in the kernel.
+    tensors, config = with_tower(all_tensors(tiny), json.load(open(os.path.join(tiny, "config.json"))))
+    config["image_token_id"] = MARK
+    plain = tower_of(made(at("plain"), tensors, config), "a folder")
+    last = {}
+    for name, v in tensors.items():
+        name = name.replace("model.visual.", "vision_tower.")
+        last[name] = np.ascontiguousarray(v.transpose(0, 2, 3, 4, 1)) if name.endswith("patch_embed.proj.weight") else v
+    other = tower_of(made(at("last"), last, config), "mlx's layout")
+    check(plain and other and plain.tensors == other.tensors, "mlx's layout is the same file")
+    check(plain and plain.tensors["v.patch_embd.weight"][:2] == ([16, 16, 3, 32], 0), "a kernel for a frame")
+    check(plain and "clip.vision.temporal_patch_size" not in plain.pairs, "two frames are no key")
+
+    # One frame: the other kernel is zeros, and a key says so.
+    one = dict(tensors)
+    name = "model.visual.patch_embed.proj.weight"
+    one[name] = tensors[name][:, :, :1]
+    single = json.loads(json.dumps(config))
+    single["vision_config"]["temporal_patch_size"] = 1
+    blank = tower_of(made(at("one"), one, single), "one frame")
+    check(blank and blank.pairs.get("clip.vision.temporal_patch_size") == 1, "one frame is a key")
+    check(blank and not any(blank.tensors["v.patch_embd.weight.1"][2]) and any(blank.tensors["v.patch_embd.weight"][2]), "zeros beside it")
+
+    # Pixtral 12B: the keys that its text leaves out, and the mark between rows.
+    marks = ["[IMG]", "[IMG_BREAK]", "[IMG_END]"]
+    t12, c12 = all_tensors(pixtral), json.load(open(os.path.join(pixtral, "config.json")))
+    for name in "language_model.model.embed_tokens.weight", "language_model.lm_head.weight":
+        t12[name] = np.concatenate([t12[name]] * 5).astype("<f4")
+    c12["text_config"]["vocab_size"], c12["image_token_index"] = 320, MARK
+    seen = tower_of(made(at("pixtral"), t12, c12, "BF16", marks), "Pixtral 12B")
+    row = t12["language_model.model.embed_tokens.weight"][MARK + 1]
+    check(seen and seen.tensors["v.token_embd.img_break"][2] == row.astype("<f4").tobytes(), "the mark between rows")
+    check(seen and seen.pairs.get("clip.use_silu") and "clip.vision.spatial_merge_size" not in seen.pairs, "its keys")
+    check(seen and seen.tensors["mm.1.weight"][1] == 30 and seen.tensors["mm.1.bias"][1] == 0, "types stay, vectors are F32")
+    text = Gguf(at("pixtral.gguf")) if seen else None
+    check(text and (text.pairs["llama.attention.head_count"], text.pairs["llama.attention.head_count_kv"]) == (32, 8), "MistralConfig's heads")
+
+    # Refused, before anything is written.
+    def refused(what, folder, *args, code=1):
+        got, out, err = quantize(folder, at("x.gguf"), *args)
+        left = [f for f in os.listdir(tmp) if f.startswith(("x.gguf", "x-mmproj"))]
+        check(got == code and what in err and "Sanitizer" not in err and not left, f"{what}: {got} {err} {left}")
+
+    to = ("--mmproj-out", at("x-mmproj.gguf"))
+    refused("has no tower for --mmproj-out", tiny if "vision_config" not in json.load(open(os.path.join(tiny, "config.json"))) else
+            made(at("blind"), {n: v for n, v in tensors.items() if ".visual." not in n},
+                 {k: v for k, v in config.items() if k != "vision_config"}), *to)
+    refused("is a GGUF file, whose tower is another", at("plain.gguf"), *to)
+    refused("is there already", at("plain"), "--mmproj-out", at("plain-mmproj.gguf"), code=2)
+    refused("has its tower itself", at("plain"), "--type", "affine4", *to, code=2)
+    refused("no token [IMG_BREAK]", made(at("unmarked"), t12, c12, "BF16", ["[IMG]"]), *to)
+    refused("sliding_window: missing, which is 4096 here",
+            made(at("window"), t12, {**c12, "text_config": {k: v for k, v in c12["text_config"].items() if k != "sliding_window"}}, "BF16", marks), *to)
+    more = dict(tensors)
+    more["model.visual.blocks.0.attn.gate.weight"] = np.zeros((4, 4), "<f4")
+    refused("model.visual.blocks.0.attn.gate.weight: projector files have no name for it", made(at("more"), more, config), *to)
+    more = dict(tensors)
+    more["model.visual.blocks.2.norm1.weight"] = np.zeros(32, "<f4")
+    refused("blocks.2.norm1.weight: projector files have no name for it", made(at("block"), more, config), *to)
+    short = dict(tensors)
+    short["model.visual.merger.linear_fc2.weight"] = np.zeros((64, 64), "<f4")
+    refused("merger.linear_fc2.weight: is [64, 64]", made(at("short"), short, config), *to)
+
+    # The converter's own file of the same folder.
+    folder, theirs = (os.path.join(golden, n) for n in ("qwen3_5_vl/hf-f32", "_gguf/models/qwen3_5_vl/mmproj-f32.gguf"))
+    if not os.path.isfile(theirs):
+        print(f"skipped the converter's file: {theirs} missing")
+        sys.exit(1 if failures else 77)
+    code, out, err = quantize(folder, at("golden.gguf"), "--mmproj-out", at("golden-mmproj.gguf"))
+    check(code == 0, err)
+    ours, theirs = Gguf(at("golden-mmproj.gguf")), Gguf(theirs)
+    check(set(ours.tensors) == set(theirs.tensors), f"names {set(ours.tensors) ^ set(theirs.tensors)}")
+    for name in theirs.tensors:
+        check(ours.tensors.get(name) == theirs.tensors[name], f"{name} of the converter")
+    own = ("clip.vision.image_min_pixels", "clip.vision.image_max_pixels")
+    for key in set(ours.pairs) | set(theirs.pairs):
+        if not key.startswith(("general.name", "general.size_label") + own):
+            check(ours.pairs.get(key) == theirs.pairs.get(key), f"{key}: {ours.pairs.get(key)} for {theirs.pairs.get(key)}")
+
+sys.exit(1 if failures else 0)
