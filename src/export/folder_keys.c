@@ -72,7 +72,7 @@ double making_float(struct making *m, const char *member, double dflt)
 	return m->code ? 1 : v;
 }
 
-static void put(struct making *m, const char *key, int64_t v)
+void key_put(struct making *m, const char *key, int64_t v)
 {
 	if (v < 0 || v > UINT32_MAX)
 		making_fail(m, E_FORMAT, "%" PRId64 " for %s is out of range", v, key + 1);
@@ -81,26 +81,26 @@ static void put(struct making *m, const char *key, int64_t v)
 }
 
 /* The whole part of v. */
-static void put_whole(struct making *m, const char *key, double v)
+void key_put_whole(struct making *m, const char *key, double v)
 {
 	if (!(v >= 0 && v <= UINT32_MAX))
 		making_fail(m, E_FORMAT, "%g for %s is out of range", v, key + 1);
 	if (!m->code)
-		put(m, key, (int64_t)v);
+		key_put(m, key, (int64_t)v);
 }
 
-static void copy(struct making *m, const char *key, const char *member)
+void key_copy(struct making *m, const char *key, const char *member)
 {
-	put(m, key, making_int(m, member, INT64_MIN));
+	key_put(m, key, making_int(m, member, INT64_MIN));
 }
 
-static void copy_if_there(struct making *m, const char *key, const char *member)
+void key_copy_if_there(struct making *m, const char *key, const char *member)
 {
 	if (json_get(m->st->text, member) && json_kind(json_get(m->st->text, member)) != JSON_NULL)
-		copy(m, key, member);
+		key_copy(m, key, member);
 }
 
-static bool flag(struct making *m, const char *member, bool dflt)
+bool making_flag(struct making *m, const char *member, bool dflt)
 {
 	bool v = dflt;
 
@@ -118,7 +118,7 @@ static const struct json *rope_of(const struct making *m)
 	return r ? r : json_get(m->st->text, "rope_scaling");
 }
 
-static double rope_float(struct making *m, const char *member, double dflt)
+double rope_float(struct making *m, const char *member, double dflt)
 {
 	double v = dflt;
 
@@ -138,14 +138,28 @@ static const char *rope_type(struct making *m)
 	return m->code ? "default" : type;
 }
 
+float *making_divisors(struct making *m, int64_t n)
+{
+	struct source_tensor *t = &m->s->t[m->s->n++];
+	float *v = arena_alloc(&m->s->g.arena, (size_t)n * sizeof *v);
+
+	t->t = (struct gguf_info){ .name = "rope_freqs.weight",
+		                   .type = gguf_type_named("F32"),
+		                   .n_dim = 1,
+		                   .ne = { n, 1, 1, 1 },
+		                   .count = n,
+		                   .data = (const uint8_t *)v,
+		                   .bytes = (size_t)n * sizeof *v };
+	return v;
+}
+
 /* llama3's scaling is a tensor of divisors, by the length of each wave. */
 static void put_llama3(struct making *m, int64_t dim, double theta)
 {
 	double factor = rope_float(m, "factor", 8), low = rope_float(m, "low_freq_factor", 1),
 	       high = rope_float(m, "high_freq_factor", 4),
 	       length = rope_float(m, "original_max_position_embeddings", 8192);
-	struct source_tensor *t = &m->s->t[m->s->n++];
-	float *v = arena_alloc(&m->s->g.arena, (size_t)(dim / 2) * sizeof *v);
+	float *v = making_divisors(m, dim / 2);
 
 	for (int64_t j = 0; j < dim / 2; j++) {
 		double wave = 2 * M_PI * pow(theta, 2 * (double)j / (double)dim),
@@ -153,16 +167,31 @@ static void put_llama3(struct making *m, int64_t dim, double theta)
 
 		v[j] = (float)(wave < length / high ? 1 : wave > length / low ? factor : 1 / ((1 - s) / factor + s));
 	}
-	t->t = (struct gguf_info){ .name = "rope_freqs.weight",
-		                   .type = gguf_type_named("F32"),
-		                   .n_dim = 1,
-		                   .ne = { dim / 2, 1, 1, 1 },
-		                   .count = dim / 2,
-		                   .data = (const uint8_t *)v,
-		                   .bytes = (size_t)(dim / 2) * sizeof *v };
 }
 
-static void put_rope(struct making *m, int64_t dim)
+static bool rope_has(const struct making *m, const char *member)
+{
+	return json_kind(json_get(rope_of(m), member)) != JSON_NULL;
+}
+
+static void put_yarn(struct making *m)
+{
+	double factor = rope_float(m, "factor", 1), usual = factor > 1 ? 0.1 * log(factor) + 1 : 1,
+	       attention = rope_float(m, "attention_factor", usual);
+
+	key_put_whole(m, ".rope.scaling.original_context_length",
+	              rope_float(m, "original_max_position_embeddings",
+	                         (double)making_int(m, "max_position_embeddings", INT64_MIN)));
+	if (rope_has(m, "beta_fast"))
+		pair_f32(&m->p, ".rope.scaling.yarn_beta_fast", rope_float(m, "beta_fast", 32));
+	if (rope_has(m, "beta_slow"))
+		pair_f32(&m->p, ".rope.scaling.yarn_beta_slow", rope_float(m, "beta_slow", 1));
+	/* Readers of the file multiply the usual factor by this one. */
+	if (fabs(attention / usual - 1) > 1e-6)
+		pair_f32(&m->p, ".rope.scaling.attn_factor", attention / usual);
+}
+
+void key_rope(struct making *m, int64_t dim)
 {
 	double theta = rope_float(m, "rope_theta", making_float(m, "rope_theta", 10000));
 	const char *type = rope_type(m);
@@ -184,9 +213,7 @@ static void put_rope(struct making *m, int64_t dim)
 	pair_text(&m->p, ".rope.scaling.type", type, strlen(type));
 	pair_f32(&m->p, ".rope.scaling.factor", rope_float(m, "factor", 1));
 	if (!strcmp(type, "yarn"))
-		put_whole(m, ".rope.scaling.original_context_length",
-		          rope_float(m, "original_max_position_embeddings",
-		                     (double)making_int(m, "max_position_embeddings", INT64_MIN)));
+		put_yarn(m);
 }
 
 /* ---- architectures ---- */
@@ -203,24 +230,24 @@ int64_t making_head_dim(struct making *m)
 }
 
 /* Sizes that all have; a window that only some of them have is refused. */
-static void keys_plain(struct making *m)
+void keys_plain(struct making *m)
 {
 	int64_t dim = making_head_dim(m);
 
-	if (flag(m, "use_sliding_window", false))
+	if (making_flag(m, "use_sliding_window", false))
 		making_fail(m, E_UNSUPPORTED, "use_sliding_window: GGUF files of %s have no window", m->arch->name);
-	put(m, ".block_count", m->blocks + m->drafts);
-	copy(m, ".context_length", "max_position_embeddings");
-	copy(m, ".embedding_length", "hidden_size");
-	copy_if_there(m, ".feed_forward_length", "intermediate_size");
-	copy(m, ".attention.head_count", "num_attention_heads");
-	put(m, ".attention.head_count_kv",
-	    making_int(m, "num_key_value_heads", making_int(m, "num_attention_heads", INT64_MIN)));
+	key_put(m, ".block_count", m->blocks + m->drafts);
+	key_copy(m, ".context_length", "max_position_embeddings");
+	key_copy(m, ".embedding_length", "hidden_size");
+	key_copy_if_there(m, ".feed_forward_length", "intermediate_size");
+	key_copy(m, ".attention.head_count", "num_attention_heads");
+	key_put(m, ".attention.head_count_kv",
+	        making_int(m, "num_key_value_heads", making_int(m, "num_attention_heads", INT64_MIN)));
 	if (!m->code)
 		pair_f32(&m->p, ".attention.layer_norm_rms_epsilon", making_float(m, "rms_norm_eps", (double)NAN));
-	put(m, ".attention.key_length", dim);
-	put(m, ".attention.value_length", dim);
-	put_rope(m, dim);
+	key_put(m, ".attention.key_length", dim);
+	key_put(m, ".attention.value_length", dim);
+	key_rope(m, dim);
 }
 
 static void keys_llama(struct making *m)
@@ -233,21 +260,21 @@ static void keys_llama(struct making *m)
 		making_fail(m, E_UNSUPPORTED,
 		            "sliding_window: missing, which is 4096 here, and GGUF files of llama have none");
 	keys_plain(m);
-	copy(m, ".vocab_size", "vocab_size");
-	put(m, ".rope.dimension_count", making_head_dim(m));
+	key_copy(m, ".vocab_size", "vocab_size");
+	key_put(m, ".rope.dimension_count", making_head_dim(m));
 }
 
-static void keys_experts(struct making *m)
+void keys_experts(struct making *m)
 {
-	copy(m, ".expert_count", "num_experts");
-	copy(m, ".expert_used_count", "num_experts_per_tok");
-	copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
-	copy_if_there(m, ".expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+	key_copy(m, ".expert_count", "num_experts");
+	key_copy(m, ".expert_used_count", "num_experts_per_tok");
+	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
+	key_copy_if_there(m, ".expert_shared_feed_forward_length", "shared_expert_intermediate_size");
 }
 
 static void keys_qwen3_moe(struct making *m)
 {
-	if (!flag(m, "norm_topk_prob", true))
+	if (!making_flag(m, "norm_topk_prob", true))
 		making_fail(m, E_UNSUPPORTED, "norm_topk_prob false: GGUF files of qwen3moe have normalised weights");
 	keys_plain(m);
 	keys_experts(m);
@@ -307,29 +334,42 @@ static void keys_qwen3_5(struct making *m)
 	if (json_get(m->st->text, "num_experts"))
 		keys_experts(m);
 	if (m->drafts)
-		put(m, ".nextn_predict_layers", m->drafts);
-	copy(m, ".ssm.conv_kernel", "linear_conv_kernel_dim");
-	put(m, ".ssm.state_size", dk);
-	put(m, ".ssm.group_count", keys);
-	put(m, ".ssm.time_step_rank", heads);
-	put(m, ".ssm.inner_size", dk * heads);
-	put(m, ".full_attention_interval", every);
-	put_whole(m, ".rope.dimension_count",
-	          (double)making_head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25));
+		key_put(m, ".nextn_predict_layers", m->drafts);
+	key_copy(m, ".ssm.conv_kernel", "linear_conv_kernel_dim");
+	key_put(m, ".ssm.state_size", dk);
+	key_put(m, ".ssm.group_count", keys);
+	key_put(m, ".ssm.time_step_rank", heads);
+	key_put(m, ".ssm.inner_size", dk * heads);
+	key_put(m, ".full_attention_interval", every);
+	key_put_whole(m, ".rope.dimension_count",
+	              (double)making_head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25));
 }
 
 static const struct family {
 	const char *model_type, *arch;
-	void (*keys)(struct making *m);
+	making_keys_fn *keys;
 	bool delta;
 } families[] = {
 	{ "llama", "llama", keys_llama },
 	{ "mistral", "llama", keys_llama },
+	{ "ministral3", "mistral3", keys_ministral3 },
+	{ "smollm3", "smollm3", keys_smollm3 },
+	{ "granite", "granite", keys_granite },
+	{ "phi3", "phi3", keys_phi3 },
+	{ "glm4", "glm4", keys_glm4 },
+	{ "olmo2", "olmo2", keys_plain },
+	{ "olmo3", "olmo2", keys_olmo3 },
 	{ "qwen2", "qwen2", keys_plain },
+	{ "qwen2_moe", "qwen2moe", keys_qwen2_moe },
 	{ "qwen3", "qwen3", keys_plain },
 	{ "qwen3_moe", "qwen3moe", keys_qwen3_moe },
 	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true },
 	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true },
+	{ "gemma2", "gemma2", keys_gemma2 },
+	{ "gemma3_text", "gemma3", keys_gemma3 },
+	{ "gemma4_text", "gemma4", keys_gemma4 },
+	{ "glm4_moe", "glm4moe", keys_glm4_moe },
+	{ "lfm2", "lfm2", keys_lfm2 },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -362,6 +402,7 @@ static const struct family *family_of(struct making *m)
 void making_keys(struct making *m)
 {
 	const struct family *f = family_of(m);
+	char behind[64];
 
 	if (!f)
 		return;
@@ -372,6 +413,9 @@ void making_keys(struct making *m)
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
 	if (store_has(m->st, "mtp.fc.weight"))
 		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
+	snprintf(behind, sizeof behind, "model.layers.%" PRId64 ".eh_proj.weight", m->blocks);
+	if (!m->arch->mtp_apart && store_has(m->st, behind))
+		m->drafts = making_int(m, "num_nextn_predict_layers", 1);
 	if (m->blocks < 1 || m->blocks > 100000 || m->drafts < 0 || m->drafts > 1)
 		making_fail(m, E_FORMAT, "%" PRId64 " layers and %" PRId64 " of a draft head", m->blocks, m->drafts);
 	if (m->code)

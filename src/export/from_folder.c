@@ -6,6 +6,7 @@
  *   qwen35 norms       w becomes 1 + w, but for the gated one
  *   qwen35 A_log       becomes -exp(A_log)
  *   qwen35 value heads head n belongs to key head n mod (key heads): rows, and the inputs of the output matrix
+ *   Gemma's norms      w becomes 1 + w; of queries, times what a GGUF file cannot say of the scores' scale
  *   experts            one matrix each, or gate and up in one, become one stack per kind */
 #include "export/from_folder.h"
 
@@ -40,8 +41,9 @@ static const char *behind(const char *s, const char *prefix)
 /* The line whose tensor is called hf, of the architecture's own names or the common ones. */
 static const struct gguf_name *line_of(const struct gguf_name *own, const struct gguf_name *common, const char *hf)
 {
+	/* Stacks of a folder have no ".weight" behind them. */
 	for (const struct gguf_name *n = own; n && n->gguf; n++)
-		if (!strcmp(n->hf, hf))
+		if (!strcmp(n->hf, hf) || (behind(n->hf, hf) && !strcmp(behind(n->hf, hf), ".weight")))
 			return n;
 	for (const struct gguf_name *n = common; n->gguf; n++)
 		if (!strcmp(n->hf, hf))
@@ -52,14 +54,14 @@ static const struct gguf_name *line_of(const struct gguf_name *own, const struct
 /* The language model's part of a name, as if there were nothing beside it; NULL: a tower's. */
 static const char *text_name(const char *name, char *buf, size_t cap)
 {
-	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." },
-				 *const towers[] = { "model.visual.",          "visual.",
-		                                     "vision_tower.",          "model.vision_tower.",
-		                                     "multi_modal_projector.", "model.multi_modal_projector." };
-	const char *rest;
+	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." };
+	static const char *const towers[] = { "visual.",       "vision_tower.", "multi_modal_projector.",
+		                              "embed_vision.", "embed_audio.",  "audio_tower.",
+		                              "vision_model.", "patch_merger." };
+	const char *rest, *inner = behind(name, "model.");
 
 	for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
-		if (behind(name, towers[i]))
+		if (behind(name, towers[i]) || (inner && behind(inner, towers[i])))
 			return NULL;
 	for (int i = 0; i < 3; i++)
 		if ((rest = behind(name, roots[i]))) {
@@ -108,6 +110,8 @@ static bool target_of(const struct making *m, const char *hf, struct target *to)
 
 	if (block >= 0) {
 		to->line = line_of(m->arch->names, gguf_block_names, rest);
+		if (!to->line && block >= m->blocks && !m->arch->mtp_apart)
+			to->line = line_of(NULL, gguf_behind_names, rest);
 	} else {
 		to->line = line_of(m->arch->names, gguf_top_names, hf);
 		if (!to->line && (to->line = line_of(NULL, gguf_draft_names, hf)))
@@ -203,7 +207,8 @@ static void tile(struct making *m, struct source_tensor *t, const char *what)
 /* Vectors and kernels are computed at once, as F32: moved, with one added, or as a rate. */
 static void make_floats(struct making *m, struct source_tensor *t, const char *hf, const struct gguf_name *line)
 {
-	bool add = m->delta && !m->norms_whole && strstr(hf, "norm") && !ends(hf, "linear_attn.norm.weight");
+	bool zero = m->delta && !m->norms_whole && strstr(hf, "norm") && !ends(hf, "linear_attn.norm.weight");
+	bool add = zero || line->fix == &gguf_minus_one;
 	int64_t cols = t->t.n_dim == 1 ? 1 : t->t.ne[0], rows = t->t.count / cols;
 	float *v = arena_alloc(&m->s->g.arena, size_mul((size_t)t->t.count, sizeof *v));
 	struct weight w;
@@ -215,6 +220,8 @@ static void make_floats(struct making *m, struct source_tensor *t, const char *h
 		w.fmt->decode(v + r * cols, &w, t->row ? t->row[r] : (int)r);
 	for (int64_t i = 0; i < t->t.count; i++)
 		v[i] = line->fix == &gguf_log_minus ? -expf(v[i]) : add ? v[i] + 1 : v[i];
+	for (int64_t i = 0; i < t->t.count && m->query_scale > 0 && ends(hf, "self_attn.q_norm.weight"); i++)
+		v[i] = (float)(m->query_scale * (double)v[i]);
 	t->t.type = gguf_type_named("F32");
 	t->t.data = (const uint8_t *)v;
 	t->t.bytes = (size_t)t->t.count * sizeof *v;
@@ -255,7 +262,7 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 	struct source_tensor *to = &m->s->t[m->s->n++];
 
 	take_tensor(m, to, t, target->name);
-	if (!m->code && to->t.n_dim > 2)
+	if (!m->code && to->t.n_dim > (strstr(target->name, "_exps.") ? 3 : 2))
 		making_fail(m, E_FORMAT, "tensor %s has %d axes, at most 2 are wanted", t->name, to->t.n_dim);
 	if (m->code)
 		return;
@@ -263,7 +270,7 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 		to->row = paired(m, to->t.n_dim == 1 ? to->t.ne[0] : to->t.ne[1]);
 	if (m->delta)
 		tile(m, to, target->line->gguf);
-	if (!m->code && (to->t.n_dim == 1 || target->line->fix == &gguf_conv))
+	if (!m->code && (to->t.n_dim == 1 || target->line->fix == &gguf_conv || strstr(target->name, "shortconv.conv")))
 		make_floats(m, to, hf, target->line);
 }
 
@@ -288,12 +295,13 @@ static struct source_tensor *add_stack(struct making *m, const struct tensor *li
 /* Expert 0 of a kind stands for all of its layer: "...experts.0.gate_proj.weight". */
 static void add_apart(struct making *m, const struct tensor *first, int64_t block, int kind)
 {
-	int64_t n = making_int(m, "num_experts", INT64_MIN);
+	const char *count = json_get(m->st->text, "n_routed_experts") ? "n_routed_experts" : "num_experts";
+	int64_t n = making_int(m, count, INT64_MIN);
 	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(kinds[kind].hf) - (int)strlen(".weight");
 	struct source_tensor *to;
 
 	if (n < 1 || n > EXPERTS_MOST)
-		making_fail(m, E_FORMAT, "num_experts: %" PRId64, n);
+		making_fail(m, E_FORMAT, "%s: %" PRId64, count, n);
 	if (first->n_dim != 2)
 		making_fail(m, E_FORMAT, "tensor %s has %d axes, 2 are wanted", first->name, first->n_dim);
 	if (m->code)
