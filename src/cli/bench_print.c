@@ -140,12 +140,13 @@ static void put_experts(const struct bench_row *r, struct buf *out)
 
 	if (!x->slots)
 		return;
-	buf_printf(out,
-	           "%-20s experts: slots for %d of %d, %.1f %% there; %.2f MB read a token, %.0f ms waited a second",
-	           "", x->slots, x->of, x->used > 0 ? 100 * x->hits / x->used : 0, x->bytes / 1e6 / r->all_tokens,
-	           1e3 * x->wait / x->seconds);
+	buf_printf(out, "%-20s experts: slots for %d of %d, %.1f %% there", "", x->slots, x->of,
+	           x->used > 0 ? 100 * (x->hits - x->ahead_used) / x->used : 0);
 	if (x->ahead > 0)
-		buf_printf(out, "; %.0f read ahead, %.0f %% used", x->ahead, 100 * x->ahead_used / x->ahead);
+		buf_printf(out, ", %.1f %% read ahead (in vain: %.0f %% of all that was)",
+		           100 * x->ahead_used / x->used, 100 * (1 - x->ahead_used / x->ahead));
+	buf_printf(out, "; %.2f MB read a token, %.0f ms waited a second", x->bytes / 1e6 / r->all_tokens,
+	           1e3 * x->wait / x->seconds);
 	if (least > 0)
 		buf_printf(out, "\n%-20s disk: %.2f GB/s, %.0f %% of it used; its floor %.2f tokens/s, share %.0f %%",
 		           "", x->disk / 1e9, 100 * x->bytes / x->seconds / x->disk, least, 100 * median / least);
