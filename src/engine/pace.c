@@ -18,12 +18,16 @@ static const double PLANNED = 0.85;
 static const double STRETCH = 1.25;
 /* A step is at most WORTH times as long as its fixed cost, which is then a tenth of it: longer steps would
  * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times;
- * while pictures are on their way WORTH_PICTURES times, the tower's part included: an answer's gap then grows by one and a half of
- * its steps as planned; two and more happen, where a state is copied into new memory (docs/images.md). */
+ * while pictures are on their way WORTH_PICTURES times what it was without them, the tower's part included: an answer's gap then
+ * grows by one and a half of its steps as planned. */
 static const double WORTH = 10, WORTH_BESIDE = 6, WORTH_PICTURES = 2.5;
 static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
 static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */
 static const double FADE = 0.9;      /* of the sums, per step: some ten steps count */
+/* Shares of a slower step in quiet_ns: without a tower before it, and with one, which makes it slower by itself.  That is a second
+ * or two, longer than pictures are decoded beside steps, and some ten seconds: more than a moment in which the machine is slow,
+ * less than what stays so. */
+static const double QUIET = 1. / 64, QUIET_BESIDE = 1. / 256;
 
 void pace_init(struct pace *p, int gap_ms, int experts, int used)
 {
@@ -56,6 +60,15 @@ static void fit(struct pace *p)
 	p->ahead_ns = ahead;
 }
 
+/* After a step that computed no prompts. */
+static void learn_quiet(struct pace *p)
+{
+	if (!p->quiet_ns || p->base_ns < p->quiet_ns)
+		p->quiet_ns = p->base_ns;
+	else
+		p->quiet_ns += (p->taken_ns > 0 ? QUIET_BESIDE : QUIET) * (p->base_ns - p->quiet_ns);
+}
+
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 {
 	double y = ns - p->base_ns, m = n * pos;
@@ -70,6 +83,8 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 			ns = AT_MOST * p->base_ns;
 		if (n_decode)
 			p->base_ns += (p->base_ns ? 0.2 : 1) * (ns - p->base_ns);
+		if (n_decode)
+			learn_quiet(p);
 		return;
 	}
 	/* base holds the rows of the answers: without them a small step says little. */
@@ -94,11 +109,14 @@ void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns)
 static double limit_of(const struct pace *p, bool decoding)
 {
 	double gaps = decoding ? 1 : 2, worth = decoding ? WORTH_BESIDE : WORTH, limit = gaps * PLANNED * p->gap_ns;
+	double step_ns = p->base_ns;
 
-	if (decoding && p->pictures) /* the rest again for what the model of the cost does not know */
+	if (decoding && p->pictures) { /* the rest again for what the model of the cost does not know */
 		worth = 1 + PLANNED * (WORTH_PICTURES - 1);
-	if (p->base_ns && limit > worth * p->base_ns)
-		limit = worth * p->base_ns;
+		step_ns = p->quiet_ns;
+	}
+	if (step_ns && limit > worth * step_ns)
+		limit = worth * step_ns;
 	if (decoding)
 		limit -= p->taken_ns;
 	if (limit < gaps * STRETCH * p->base_ns)

@@ -2,7 +2,7 @@
  *
  * While answers run, a step takes at most the gap asked for between their
  * tokens; while none does, twice that, so that whoever comes next joins soon; nor
- * longer than six decode steps, or ten; two and a half while pictures are on their way.
+ * longer than six decode steps, or ten; two and a half while pictures are on their way, of such as there were before.
  * A state that is copied to be kept counts with the step after which that is done.
  * What a step costs is measured:
  *
@@ -20,6 +20,7 @@
 struct pace {
 	double gap_ns;
 	double base_ns;          /* 0: not yet known */
+	double quiet_ns;         /* base without what towers before steps add to it; 0: not yet known */
 	double row_ns, ahead_ns; /* per row; per row and token before it; row_ns 0: not yet known */
 	double keep_ns;          /* a state's copy; 0: not yet known */
 	int idle;                /* rows of a step that delays no answer, at least */

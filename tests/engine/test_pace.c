@@ -445,6 +445,42 @@ static void test_gap_pictures(void)
 		}
 }
 
+/* Steps that take longer beside pictures, since a tower emptied the processors' caches or the machine is slow for a moment, make
+ * neither parts nor steps longer: the gap is bound by the steps that were before.  What stays so does count. */
+static void test_gap_slow_pictures(void)
+{
+	struct pace p;
+	double part = 0, before;
+	int rows;
+
+	pace_init(&p, 100, 0, 0);
+	for (int i = 0; i < 20; i++)
+		pace_learn(&p, 1, 0, 0, 10 * MS);
+	pace_beside(&p, true, 0);
+	before = pace_tower_ns(&p) / MS;
+	for (int i = 0; i < 60; i++) {
+		double base = i < 30 ? 16 : 30;
+
+		part = pace_tower_ns(&p) / MS;
+		pace_beside(&p, true, i < 15 ? 0 : part * MS); /* at first they are decoded */
+		CHECK(part <= before, "a part of %.1f ms beside slow steps, %.1f before", part, before);
+		CHECK(i % 30 < 10 || part + base <= (base < 20 ? 25 : 1.25 * base),
+		      "a part of %.1f ms beside a step of %.0f, once 10", part, base);
+		pace_learn(&p, 1, 0, 0, base * MS);
+	}
+	for (int i = 0; i < 20; i++)
+		pace_learn(&p, 1, 40, 500, 50. * MS);
+	pace_beside(&p, true, 0);
+	rows = pace_rows(&p, true, 500);
+	CHECK(rows > 2 && rows * 0.5 <= 0.25 * 30, "%d rows of 0.5 ms beside a step of 30, once 10", rows);
+	for (int i = 0; i < 2000; i++) {
+		pace_beside(&p, true, pace_tower_ns(&p));
+		pace_learn(&p, 1, 0, 0, 20. * MS);
+	}
+	part = pace_tower_ns(&p) / MS;
+	CHECK(part >= 1.9 * before && part + 20 <= 50, "a part of %.1f ms, when steps take 20", part);
+}
+
 /* Chunks of an asked-for size beside answers that leave no room for it; prompts
  * beside answers that leave no room at all. */
 static void test_full_steps(void)
@@ -722,6 +758,7 @@ int main(void)
 	test_gap_deep();
 	test_gap_held_up();
 	test_gap_pictures();
+	test_gap_slow_pictures();
 	test_full_steps();
 	test_logit_rows();
 	test_short_beside_hog();
