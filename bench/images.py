@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What images cost whoever is beside them, and whoever sends them: bench/images.py WEFT MODEL [--side 1024] [--rounds 3] [-- OPTIONS]
+"""What images cost whoever is beside them, and whoever sends them: bench/images.py WEFT MODEL [--side 1024] [--rounds 3] [--alone 5] [-- OPTIONS]
 
 Starts a server on a model that sees images (bench/make-checkpoint SHAPE BITS DIR --tower), with these options of `weft serve`, and measures
 
-  gap     another's stream, in a process of its own: its gaps alone, while four images of one request come in, and while a text
-          of as many tokens does; how many of its steps the largest is longer;
+  gap     another's stream, in a process of its own: its gaps alone (for --alone seconds: the longer, the rarer what held it up),
+          while four images of one request come in, and while a text of as many tokens does (not with --no-text); how many of
+          its steps the largest is longer;
   first   seconds to the first token of a question about one image: cold, again with the image known (no tower runs, no row
           is computed twice), and of a second turn; and of a text conversation with as many tokens, first and second turn. Of
           second turns the median of 15 questions, in turn of the image and of the text.
@@ -128,19 +129,19 @@ def watch(s, prompt, pipe):
     s.ask([{"role": "user", "content": prompt}], 100000, Times())
 
 
-def gap_round(s, side, seed):
-    """Gaps of a stream that stands alone, beside four images of one request, and beside a text of as many tokens."""
+def gap_round(s, side, seed, seconds, beside_text):
+    """Gaps of a stream that stands alone for some seconds, beside four images of one request, and beside a text of as many tokens."""
     question = [{"type": "text", "text": "what is this"}]
     n = s.count([{"role": "user", "content": [part(side, seed * 10 + 7)] * 4 + question}])  # of another image: it is kept from here on
     bodies = [s.body([{"role": "user", "content": content}], 2)
-              for content in ([part(side, seed * 10 + i) for i in range(4)] + question, text(n, seed + 1))]
+              for content in ([part(side, seed * 10 + i) for i in range(4)] + question, text(n, seed + 1))[:1 + beside_text]]
     r, w = os.pipe()
     stream = multiprocessing.Process(target=watch, args=(s, text(40, seed), w), daemon=True)
     stream.start()
     os.close(w)
     time.sleep(1)
     marks = [time.monotonic()]
-    time.sleep(5)
+    time.sleep(seconds)
     marks.append(time.monotonic())
     sides = []
     for body in bodies:
@@ -155,17 +156,21 @@ def gap_round(s, side, seed):
         data += more
     os.close(r)
     times = [t for t, in struct.iter_unpack("d", data[:len(data) // 8 * 8])]
-    alone, images, words = (gaps(times, a, b) for a, b in [marks] + sides)
-    step = statistics.median(alone)
-    out = {"tokens": n, "step_ms": 1e3 * step, "images_s": sides[0][1] - sides[0][0], "text_s": sides[1][1] - sides[1][0]}
-    for name, v in (("alone", alone), ("images", images), ("text", words)):
-        out[name + "_median_ms"], out[name + "_largest_ms"] = 1e3 * statistics.median(v), 1e3 * max(v)
-    out["steps_beyond_alone"] = (max(images) - max(alone)) / step
-    out["steps_beyond_text"] = (max(images) - max(words)) / step
+    found = {name: gaps(times, a, b) for name, (a, b) in zip(("alone", "images", "text"), [marks] + sides)}
+    step = statistics.median(found["alone"])
+    out = {"tokens": n, "step_ms": 1e3 * step}
+    for (begin, end), name in zip(sides, ("images", "text")):
+        out[name + "_s"] = end - begin
+    for name, v in found.items():
+        out[name + "_median_ms"], out[name + "_99_ms"], out[name + "_largest_ms"] = (
+            1e3 * x for x in (statistics.median(v), sorted(v)[len(v) * 99 // 100], max(v)))
+    for other in ("alone", "text"):
+        if other in found:
+            out["steps_beyond_" + other] = (max(found["images"]) - max(found[other])) / step
     return out
 
 
-def first_round(s, side, seed):
+def first_round(s, side, seed, *_):
     """Seconds to the first token, with an image and with a text as long."""
     out = {}
     q = [{"type": "text", "text": text(20, seed)}]
@@ -195,7 +200,10 @@ def main():
     p.add_argument("model")
     p.add_argument("--side", type=int, default=1024)
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seed", type=int, default=1000, help="of the pictures and texts")
     p.add_argument("--only", choices=("gap", "first"))
+    p.add_argument("--alone", type=float, default=5, metavar="SECONDS")
+    p.add_argument("--no-text", action="store_true")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     more = sys.argv[at + 1:]
     a = p.parse_args(sys.argv[1:at])
@@ -206,7 +214,7 @@ def main():
             for i in range(a.rounds):
                 s = Server(a.weft, a.model, *more)
                 s.warm()
-                rounds.append(measure(s, a.side, 1000 + 10 * i))
+                rounds.append(measure(s, a.side, a.seed + 10 * i, a.alone, not a.no_text))
                 s.close()
             out[name] = {k: round(statistics.median([r[k] for r in rounds]), 4) for k in rounds[0]}
     print(json.dumps(out, indent=1))
