@@ -99,10 +99,11 @@ void pass_reset(struct pass *p);
 /* Activation that a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
 enum act {
 	ACT_NONE,
-	ACT_SILU,      /* g sigmoid(g) */
-	ACT_GELU_TANH, /* g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 */
-	ACT_GELU_ERF,  /* g (1 + erf(g / sqrt 2)) / 2 */
-	ACT_RELU2,     /* max(g, 0)^2 */
+	ACT_SILU,       /* g sigmoid(g) */
+	ACT_GELU_TANH,  /* g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) / 2 */
+	ACT_GELU_ERF,   /* g (1 + erf(g / sqrt 2)) / 2 */
+	ACT_GELU_QUICK, /* g sigmoid(1.702 g) */
+	ACT_RELU2,      /* max(g, 0)^2 */
 	ACT_SIGMOID,
 	ACT_TANH,
 	ACT_CLAMPED, /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */

@@ -150,9 +150,9 @@ static void bind_layer(struct binder *b, struct decoder *d, const struct plan *p
 }
 
 /* Models that see, whose text part is that of another family. */
-static const char *const seeing[][2] = { { "qwen2_5_vl", "qwen2" },
-	                                 { "qwen3_vl", "qwen3" },
-	                                 { "qwen3_vl_moe", "qwen3_moe" } };
+static const char *const seeing[][2] = {
+	{ "qwen2_vl", "qwen2" }, { "qwen2_5_vl", "qwen2" }, { "qwen3_vl", "qwen3" }, { "qwen3_vl_moe", "qwen3_moe" }
+};
 
 /* Wrappers around a tower and a text model: the kinds of text that are known in one, and what its tower has to be. */
 static const struct {
@@ -215,8 +215,8 @@ static int bind(struct model *m, struct store *st, struct err *err)
 }
 
 static const char *const arch[] = {
-	"llama",   "mistral", "ministral3", "mistral3",   "qwen2",    "qwen2_moe",    "qwen3", "qwen3_moe",
-	"smollm3", "phi3",    "granite",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", NULL,
+	"llama", "mistral", "ministral3", "mistral3",   "qwen2",    "qwen2_moe",    "qwen3", "qwen3_moe", "smollm3",
+	"phi3",  "granite", "qwen2_vl",   "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", NULL,
 };
 
 const struct model_ops llama_ops = {

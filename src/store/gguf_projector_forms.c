@@ -326,6 +326,14 @@ static const struct projector_name qwen2_5_block[] = {
 	{ NULL, NULL, NULL },
 };
 
+static const struct projector_name qwen2_block[] = {
+	{ "ln1.", "norm1.", NULL },          { "ln2.", "norm2.", NULL },
+	{ "attn_qkv.", "attn.qkv.", NULL },  { "attn_q.", "attn.qkv.", &joined },
+	{ "attn_k.", NULL, NULL },           { "attn_v.", NULL, NULL },
+	{ "attn_out.", "attn.proj.", NULL }, { "ffn_up.", "mlp.fc1.", NULL },
+	{ "ffn_down.", "mlp.fc2.", NULL },   { NULL, NULL, NULL },
+};
+
 static void put_qwen(struct gguf_conf *c)
 {
 	put_sizes(c, "depth", "num_heads");
@@ -370,6 +378,26 @@ static void put_qwen3(struct gguf_conf *c)
 	put_qwen(c);
 	gguf_put_int(c, "num_position_embeddings", edge(c, "v.position_embd.weight", 1));
 	put_deepstack(c);
+}
+
+/* The MLP's width is a factor of the tower's, and hidden_size the width of the text's vectors. */
+static void put_qwen2(struct gguf_conf *c)
+{
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED), up = inner(c);
+
+	gguf_put_int(c, "depth", c->m->blocks);
+	gguf_put_int(c, "embed_dim", width);
+	if (!c->code && (width < 1 || up < 1))
+		gguf_conf_fail(c, E_FORMAT, "key clip.vision.embedding_length: %" PRId64 ", an MLP of %" PRId64, width,
+		               up);
+	gguf_put_float(c, "mlp_ratio", c->code ? 1 : (double)up / (double)width);
+	gguf_put_int(c, "num_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "patch_size", gguf_conf_int(c, "patch_size", GGUF_NEEDED));
+	gguf_put_int(c, "hidden_size",
+	             gguf_conf_int(c, "projection_dim", has(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
+	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 2));
+	gguf_put_int(c, "temporal_patch_size", frames_of(c));
+	gguf_put_str(c, "hidden_act", key_bool(c, "clip.use_silu") ? "silu" : "quick_gelu");
 }
 
 /* Each n-th block sees all, the others windows of 112 pixels. */
@@ -602,6 +630,14 @@ const struct projector_form projector_forms[] = {
 	  .in_block = qwen_block,
 	  .token = { { "<|image_pad|>", "image_token_id" } },
 	  .vision = put_qwen3 },
+	{ .type = "qwen2vl_merger",
+	  .of = { { "qwen2vl", "qwen2_vl", NULL } },
+	  .block = "model.visual.blocks.",
+	  .top = qwen2_5_top,
+	  .in_block = qwen2_block,
+	  .old_names = true,
+	  .token = { { "<|image_pad|>", "image_token_id" } },
+	  .vision = put_qwen2 },
 	{ .type = "qwen2.5vl_merger",
 	  .of = { { "qwen2vl", "qwen2_5_vl", NULL } },
 	  .block = "model.visual.blocks.",
@@ -609,6 +645,13 @@ const struct projector_form projector_forms[] = {
 	  .in_block = qwen2_5_block,
 	  .old_names = true,
 	  .token = { { "<|image_pad|>", "image_token_id" } },
+	  .vision = put_qwen2_5 },
+	{ .type = "qwen2.5o", /* Qwen2.5-Omni, beside a tower for sounds */
+	  .of = { { "qwen2vl", "qwen2_5_vl", NULL } },
+	  .block = "model.visual.blocks.",
+	  .top = qwen2_5_top,
+	  .in_block = qwen2_5_block,
+	  .token = { { "<|IMAGE|>", "image_token_id" } },
 	  .vision = put_qwen2_5 },
 	{ .type = "gemma3",
 	  .of = { { "gemma3", "gemma3", NULL } },

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "vision/tower_parts.h"
 
-static const struct tower_family *const families[] = { &tower_qwen,   &tower_qwen2_5, &tower_gemma3,
-	                                               &tower_gemma4, &tower_lfm2,    &tower_pixtral };
+static const struct tower_family *const families[] = { &tower_qwen,   &tower_qwen2, &tower_qwen2_5, &tower_gemma3,
+	                                               &tower_gemma4, &tower_lfm2,  &tower_pixtral };
 
 /* ---- for families ---- */
 

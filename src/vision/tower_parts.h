@@ -122,7 +122,8 @@ struct tower_family {
 	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its length. */
 	int (*layout)(const struct tower *t, const struct picture_plan *p, int32_t *out);
 };
-extern const struct tower_family tower_qwen, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2, tower_pixtral;
+extern const struct tower_family tower_qwen, tower_qwen2, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2,
+	tower_pixtral;
 
 /* For families. */
 void bind_linear(struct binder *b, struct tower_linear *l, int rows, int cols, const char *path, int i,

@@ -1,6 +1,7 @@
-/* tower_qwen.c - the towers of Qwen3-VL and Qwen3.5 (LayerNorm, learned places, deepstack in the former) and of Qwen2.5-VL
- * (RMS norms, gated MLPs, windows). */
+/* tower_qwen.c - the towers of Qwen3-VL and Qwen3.5 (LayerNorm, learned places, deepstack in the former), of Qwen2.5-VL (RMS
+ * norms, gated MLPs, windows), and of Qwen2-VL (LayerNorm, no places but rotations). */
 #include <stdio.h>
+#include <string.h>
 #include <math.h>
 
 #include "vision/tower_parts.h"
@@ -9,15 +10,13 @@ static const char *const prefixes[] = {
 	"model.visual.", "visual.", "model.language_model.visual.", "vision_tower.", "model.vision_tower.", NULL
 };
 
-static void read_common(struct tower *t, struct conf *c, int patch)
+/* Of all but widths. */
+static void read_form(struct tower *t, struct conf *c, int patch)
 {
 	static const float half[3] = { 0.5f, 0.5f, 0.5f };
 
 	t->depth = conf_int(c, "depth", 1, CONF_LAYERS_MAX);
-	t->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
-	t->inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX);
 	t->heads = conf_int(c, "num_heads", 1, CONF_HEADS_MAX);
-	t->out = conf_int(c, "out_hidden_size", 1, CONF_DIM_MAX);
 	t->rope = ROPE_ROW_COL;
 	t->theta = 10000;
 	t->grid_places = true;
@@ -27,6 +26,14 @@ static void read_common(struct tower *t, struct conf *c, int patch)
 	t->form.frames = conf_int_or(c, "temporal_patch_size", 2, 1, 8);
 	for (int i = 0; i < 3; i++)
 		t->form.mean[i] = t->form.std[i] = half[i];
+}
+
+static void read_common(struct tower *t, struct conf *c, int patch)
+{
+	t->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
+	t->inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX);
+	t->out = conf_int(c, "out_hidden_size", 1, CONF_DIM_MAX);
+	read_form(t, c, patch);
 }
 
 /* Query, key and value are one matrix. */
@@ -169,11 +176,58 @@ static void bind_qwen2_5(struct tower *t, struct binder *b, struct conf *c)
 	bind_merger(b, t, &t->projector, "merger.ln_q", "merger.mlp.0", "merger.mlp.2", TOWER_NORM_RMS, false);
 }
 
+/* Of Qwen2-VL, whose hidden_size is the width of the text's vectors, and the tower's a factor of mlp_ratio below its MLP's. */
+static void read_qwen2(struct tower *t, struct conf *c)
+{
+	const char *act = conf_str_or(c, "hidden_act", "quick_gelu");
+	double ratio = conf_double_or(c, "mlp_ratio", 4);
+
+	t->hidden = conf_int(c, "embed_dim", 1, CONF_DIM_MAX);
+	t->out = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
+	if (!(ratio > 0 && ratio * t->hidden <= CONF_DIM_MAX))
+		conf_fail(c, E_FORMAT, "mlp_ratio: %g times embed_dim %d is not between 1 and %d", ratio, t->hidden,
+		          CONF_DIM_MAX);
+	else
+		t->inner = (int)(ratio * t->hidden + 1e-3); /* a GGUF file's ratio is rounded to a float */
+	read_form(t, c, 14);
+	t->form.area_min = 3136;
+	t->form.area_max = 12845056;
+	for (int i = 0; i < 3; i++) {
+		t->form.mean[i] = clip_mean[i];
+		t->form.std[i] = clip_std[i];
+	}
+	t->act.kind = ACT_GELU_QUICK;
+	if (strcmp(act, "quick_gelu"))
+		conf_fail(c, E_UNSUPPORTED, "hidden_act: \"%.40s\" is not known; known: quick_gelu", act);
+}
+
+static void bind_qwen2(struct tower *t, struct binder *b, struct conf *c)
+{
+	read_qwen2(t, c);
+	if (c->code)
+		return;
+	bind_patches(b, t, "patch_embed.proj", false);
+	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
+	for (int i = 0; i < t->depth && !b->code; i++) {
+		struct tower_block *k = &t->block[i];
+
+		bind_norm(b, &k->norm_attn, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm1");
+		bind_norm(b, &k->norm_mlp, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm2");
+		bind_attention(b, t, k, i);
+		bind_linear(b, &k->up, t->inner, t->hidden, "blocks", i, "mlp.fc1", true);
+		bind_linear(b, &k->down, t->hidden, t->inner, "blocks", i, "mlp.fc2", true);
+	}
+	bind_merger(b, t, &t->projector, "merger.ln_q", "merger.mlp.0", "merger.mlp.2", TOWER_NORM_LAYER, false);
+}
+
 static const char *const qwen_types[] = { "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", NULL };
 static const char *const qwen2_5_types[] = { "qwen2_5_vl", NULL };
+static const char *const qwen2_types[] = { "qwen2_vl", NULL };
 static const char *const no_marks[] = { NULL };
 
 const struct tower_family tower_qwen = { "qwen3_vl", qwen_types, prefixes,    "patch_embed.proj.weight",
 	                                 bind_qwen,  no_marks,   layout_plain };
 const struct tower_family tower_qwen2_5 = { "qwen2_5_vl", qwen2_5_types, prefixes,    "patch_embed.proj.weight",
 	                                    bind_qwen2_5, no_marks,      layout_plain };
+const struct tower_family tower_qwen2 = { "qwen2_vl", qwen2_types, prefixes,    "patch_embed.proj.weight",
+	                                  bind_qwen2, no_marks,    layout_plain };

@@ -705,6 +705,7 @@ static double activated(enum act kind, double g)
 	case ACT_SILU: return g * sigmoid(g);
 	case ACT_GELU_TANH: return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
 	case ACT_GELU_ERF: return 0.5 * g * (1 + erf(g / sqrt(2)));
+	case ACT_GELU_QUICK: return g * sigmoid(1.702 * g);
 	case ACT_RELU2: return g > 0 ? g * g : 0;
 	case ACT_SIGMOID: return sigmoid(g);
 	case ACT_TANH: return tanh(g);

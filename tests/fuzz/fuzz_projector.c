@@ -34,14 +34,9 @@ static void put_text(struct gguf_made *m, const char *arch)
 		{ "ssm.state_size", 4 },       { "ssm.group_count", 1 },
 		{ "ssm.time_step_rank", 1 },   { "ssm.inner_size", 4 },
 	};
-	static const char *const tokens[] = { "<|image_pad|>",
-		                              "<image_soft_token>",
-		                              "<start_of_image>",
-		                              "<end_of_image>",
-		                              "<|image|>",
-		                              "<image>",
-		                              "[IMG]",
-		                              "a" };
+	static const char *const tokens[] = { "<|image_pad|>",  "<image_soft_token>", "<start_of_image>",
+		                              "<end_of_image>", "<|image|>",          "<image>",
+		                              "[IMG]",          "<|IMAGE|>" };
 	static const uint32_t sections[] = { 2, 1, 1, 0 };
 	static const int64_t embedding[] = { 8, 8, 0 };
 	char key[80];

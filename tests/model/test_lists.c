@@ -46,6 +46,7 @@ enum family {
 	LLAVA,
 	QWEN3_VL,
 	QWEN2_5_VL,
+	QWEN2_VL,
 	PIXTRAL,
 	TOKEN
 };
@@ -81,6 +82,8 @@ static const char *const configs[] = {
 		     "\"num_position_embeddings\":16@}}",
 	[QWEN2_5_VL] = "{\"model_type\":\"qwen2_5_vl\",\"text_config\":{\"hidden_size\":32}," TOWER
 		       "\"window_size\":56@}}",
+	[QWEN2_VL] = "{\"model_type\":\"qwen2_vl\",\"hidden_size\":32,\"image_token_id\":1,\"vision_config\":{"
+		     "\"depth\":4,\"embed_dim\":32,\"num_heads\":2,\"hidden_size\":32@}}",
 	[PIXTRAL] = "{\"model_type\":\"llava\",\"image_token_index\":1,\"text_config\":{\"hidden_size\":32},"
 		    "\"vision_config\":{\"model_type\":\"pixtral\"}@}",
 	[TOKEN] = "{\"model_type\":\"llava\",\"text_config\":{\"hidden_size\":32},\"vision_config\":{}" WHOLE "@}",
@@ -185,6 +188,14 @@ static const struct {
 	  "config.json: vision_config.fullatt_block_indexes: is integer, not a list" },
 	{ QWEN2_5_VL, ",\"fullatt_block_indexes\":[4]", E_FORMAT,
 	  "vision_config.fullatt_block_indexes: entry 0 is 4, not a layer of 0 to 3" },
+
+	{ QWEN2_VL, "", E_FORMAT, "patch_embed.proj.weight: is [1]" },
+	{ QWEN2_VL, ",\"hidden_act\":\"silu\"", E_UNSUPPORTED,
+	  "config.json: vision_config.hidden_act: \"silu\" is not known; known: quick_gelu" },
+	{ QWEN2_VL, ",\"mlp_ratio\":0", E_FORMAT,
+	  "vision_config.mlp_ratio: 0 times embed_dim 32 is not between 1 and" },
+	{ QWEN2_VL, ",\"mlp_ratio\":1e9", E_FORMAT, "vision_config.mlp_ratio: 1e+09 times embed_dim 32" },
+	{ QWEN2_VL, ",\"mlp_ratio\":[4]", E_FORMAT, "vision_config.mlp_ratio: is array, not a number" },
 
 	{ PIXTRAL, WHOLE, E_FORMAT, "patch_conv.weight: is [1]" },
 	{ PIXTRAL, "", E_UNSUPPORTED, "config.json: vision_feature_layer: -2, -1 is known" },

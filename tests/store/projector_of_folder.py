@@ -164,12 +164,12 @@ TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "o
 
 QWEN_TOP = {"visual.patch_embed.proj.bias": "v.patch_embd.bias", "visual.pos_embed.weight": "v.position_embd.weight",
             "visual.merger.norm.weight": "v.post_ln.weight", "visual.merger.norm.bias": "v.post_ln.bias",
-            "visual.merger.ln_q.weight": "v.post_ln.weight"}
+            "visual.merger.ln_q.weight": "v.post_ln.weight", "visual.merger.ln_q.bias": "v.post_ln.bias"}
 for n, i in (("linear_fc1", 0), ("linear_fc2", 2), ("mlp.0", 0), ("mlp.2", 2)):
     for k in "weight", "bias":
         QWEN_TOP["visual.merger.%s.%s" % (n, k)] = "mm.%d.%s" % (i, k)
 QWEN_BLOCK = {"norm1": "ln1", "norm2": "ln2", "attn.qkv": "attn_qkv", "attn.proj": "attn_out", "mlp.linear_fc1": "ffn_up",
-              "mlp.linear_fc2": "ffn_down", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+              "mlp.linear_fc2": "ffn_down", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 
 
 def qwen(s, split):
@@ -222,6 +222,43 @@ def qwen2_5_old(tensors, config, kind):
     s.pairs["vision.feed_forward_length"] = 0
     swapped = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}
     s.file.tensors = [(re.sub("ffn_up|ffn_down", lambda m: swapped[m[0]], name), v) for name, v in s.file.tensors]
+    return s
+
+
+def many_rows(tensors, config, names):
+    """As many rows of the embedding and the output matrix as the tokenizer of this test has tokens."""
+    rng, n = np.random.default_rng(1), 320
+    for name in names:
+        v = tensors[name]
+        tensors[name] = np.concatenate([v, rng.normal(size=(n - len(v), v.shape[1]))]).astype("<f4")
+    config["vocab_size"] = n
+
+
+def qwen2_vl(tensors, config, kind):
+    many_rows(tensors, config, ("model.embed_tokens.weight", "lm_head.weight"))
+    v = config["vision_config"]
+    s = Seen(tensors, config, kind, "qwen2vl", "qwen2vl_merger")
+    common(s.text, config)
+    s.text.put("rope.dimension_sections", numbers(*config["rope_scaling"]["mrope_section"], 0))
+    text_tensors(s, NAMES, TOP)
+    v["intermediate_size"], out, v["hidden_size"] = v["mlp_ratio"] * v["embed_dim"], v["hidden_size"], v["embed_dim"]
+    qwen(s, "qkv")
+    del v["intermediate_size"]
+    v["hidden_size"] = out
+    clip_colours(s)
+    for key in "use_gelu", "use_silu":       # the converter says neither
+        del s.pairs[key]
+    return s
+
+
+def qwen2_5_omni(tensors, config, kind):
+    """Qwen2.5-VL's tower beside one for sounds, another token, and the tower's type under its own key."""
+    s = qwen2_5(tensors, config, kind)
+    s.marks = ["<|IMAGE|>"]
+    s.pairs["projector_type"] = "qwen2.5o"
+    s.pairs["has_audio_encoder"] = True
+    s.file.add("a.blk.0.attn_q.weight", np.zeros((2, 2)))
+    s.file.add("mm.a.fc.weight", np.zeros((2, 2)))
     return s
 
 
@@ -504,20 +541,17 @@ def pixtral(tensors, config, kind, merge=2):
 
 
 def pixtral_12b(tensors, config, kind):
-    """Without the matrix that merges patches; with as many rows of the embedding as the tokenizer of this test has."""
-    rng, n = np.random.default_rng(1), 320
-    for name in "language_model.model.embed_tokens.weight", "language_model.lm_head.weight":
-        v = tensors[name]
-        tensors[name] = np.concatenate([v, rng.normal(size=(n - len(v), v.shape[1]))]).astype("<f4")
-    config["text_config"]["vocab_size"] = n
+    """Without the matrix that merges patches."""
+    many_rows(tensors, config["text_config"], ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight"))
     return pixtral(tensors, config, kind, merge=1)
 
 
 # ---- compared ----
 
-FAMILIES = [(qwen3_5_made, "../qwen3_5_vl"), (qwen2_5, "qwen2_5_vl"), (qwen2_5_apart, "qwen2_5_vl"), (qwen2_5_old, "qwen2_5_vl"), (qwen3, "qwen3_vl"), (gemma3, "gemma3"),
+FAMILIES = [(qwen3_5_made, "../qwen3_5_vl"), (qwen2_5, "qwen2_5_vl"), (qwen2_5_apart, "qwen2_5_vl"), (qwen2_5_old, "qwen2_5_vl"),
+            (qwen2_5_omni, "qwen2_5_vl"), (qwen3, "qwen3_vl"), (gemma3, "gemma3"),
             (gemma4, "gemma4_e"), (gemma4, "gemma4_dense"), (lfm2, "lfm2_vl"), (pixtral, "mistral3")]
-TREE_FAMILIES = [(pixtral_12b, "pixtral")]      # in the tree
+TREE_FAMILIES = [(pixtral_12b, "pixtral"), (qwen2_vl, "qwen2_vl")]      # in the tree
 
 
 def bmp(path, w, h):

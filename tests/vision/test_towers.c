@@ -30,7 +30,8 @@ static const struct album shared_album = { "images",
 	                                   { "a37x53", "b200x64", "c448x300", "d97x61_gray", "e75x118_rgba" },
 	                                   "c448x300",
 	                                   "e75x118_rgba" },
-			  pixtral_album = { "pixtral/images", { "wide", "tall", "dot" }, "wide", "tall" };
+			  pixtral_album = { "pixtral/images", { "wide", "tall", "dot" }, "wide", "tall" },
+			  qwen2_album = { "qwen2_vl/images", { "wide", "tall", "dot" }, "wide", "tall" };
 
 static const struct {
 	const char *folder, *preprocess, *sizes;
@@ -50,7 +51,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 static const struct {
 	const char *name;
 	const struct album *album;
-} tree_families[] = { { "pixtral", &pixtral_album } };
+} tree_families[] = { { "pixtral", &pixtral_album }, { "qwen2_vl", &qwen2_album } };
 enum { TREE_FAMILIES = sizeof tree_families / sizeof *tree_families };
 
 static const char *root;

@@ -133,7 +133,7 @@ def pixtral_tower(w, config, rgb):
     return gelu(x @ t["linear_1.weight"].T + t["linear_1.bias"]) @ t["linear_2.weight"].T + t["linear_2.bias"]
 
 
-IMG, IMG_BREAK, IMG_END = 10, 12, 13
+IMG, IMG_BREAK, IMG_END = 10, 12, 13     # Qwen's mark of an image's row is 10 too
 
 
 def pixtral():
@@ -163,7 +163,7 @@ def pixtral():
             t[at + "feed_forward.%s_proj.weight" % s] = [vision["intermediate_size"], h]
         t[at + "feed_forward.down_proj.weight"] = [h, vision["intermediate_size"]]
 
-    def forward(w, ids, vectors):
+    def forward(w, ids, vectors, grids):
         x = w["language_model.model.embed_tokens.weight"][ids]
         x[np.array(ids) == IMG] = np.concatenate(vectors)
         angle = np.outer(np.arange(len(ids)), c["rope_theta"] ** (-np.arange(0, 16, 2) / 16))
@@ -175,12 +175,104 @@ def pixtral():
             "tower": lambda w, rgb: pixtral_tower(w, config, rgb), "size": lambda w, h: pixtral_size(w, h, 64, 4)}
 
 
+# ---- Qwen2-VL ----
+
+def qwen_size(w, h, unit, least, most):
+    """What Qwen2VLImageProcessor resizes to, in units."""
+    a, b = round(w / unit), round(h / unit)
+    if a * b * unit ** 2 > most:
+        by = math.sqrt(w * h / most)
+        a, b = math.floor(w / by / unit), math.floor(h / by / unit)
+    elif a * b * unit ** 2 < least:
+        by = math.sqrt(least / (w * h))
+        a, b = math.ceil(w * by / unit), math.ceil(h * by / unit)
+    return a, b
+
+
+def layer_norm(x, gain, bias, eps=1e-6):
+    x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + eps) * gain + bias
+
+
+def qwen2_vl_tower(w, config, rgb):
+    v = config["vision_config"]
+    w, p, h, n = under(w, "visual."), v["patch_size"], v["embed_dim"], v["num_heads"]
+    rows, cols, quarter = rgb.shape[0] // p, rgb.shape[1] // p, v["embed_dim"] // n // 4
+    x = normalised(rgb, *CLIP).transpose(2, 0, 1).reshape(3, rows, p, cols, p).transpose(1, 3, 0, 2, 4)
+    x = np.repeat(x[:, :, :, None], 2, axis=3).reshape(rows * cols, -1)        # both frames are the picture
+    x = x @ w["patch_embed.proj.weight"].reshape(h, -1).T
+    f = 10000.0 ** (-np.arange(quarter) / quarter)
+    row, col = np.divmod(np.arange(rows * cols), cols)
+    angle = np.concatenate([np.outer(row, f), np.outer(col, f)], -1)
+    for i in range(v["depth"]):
+        t = under(w, "blocks.%d." % i)
+        u = layer_norm(x, t["norm1.weight"], t["norm1.bias"])
+        q, k, y = (heads(z, n) for z in np.split(u @ t["attn.qkv.weight"].T + t["attn.qkv.bias"], 3, -1))
+        seen = np.full((len(x),) * 2, True)
+        x = x + attend(turn(q, angle), turn(k, angle), y, seen) @ t["attn.proj.weight"].T + t["attn.proj.bias"]
+        u = layer_norm(x, t["norm2.weight"], t["norm2.bias"]) @ t["mlp.fc1.weight"].T + t["mlp.fc1.bias"]
+        x = x + (u / (1 + np.exp(-1.702 * u))) @ t["mlp.fc2.weight"].T + t["mlp.fc2.bias"]
+    x = layer_norm(x, w["merger.ln_q.weight"], w["merger.ln_q.bias"])
+    x = x.reshape(rows // 2, 2, cols // 2, 2, h).transpose(0, 2, 1, 3, 4).reshape(-1, 4 * h)
+    x = gelu(x @ w["merger.mlp.0.weight"].T + w["merger.mlp.0.bias"])
+    return x @ w["merger.mlp.2.weight"].T + w["merger.mlp.2.bias"]
+
+
+def qwen_places(ids, grids):
+    """Positions by time, row and column: those of a picture begin where it stands, and what follows stands behind its longer side."""
+    out, at, i, left = [], 0, 0, list(grids)
+    while i < len(ids):
+        if ids[i] != IMG:
+            out.append((at, at, at))
+            at, i = at + 1, i + 1
+            continue
+        cols, rows = left.pop(0)
+        out += [(at, at + r, at + c) for r in range(rows) for c in range(cols)]
+        at, i = at + max(rows, cols), i + rows * cols
+    return np.array(out)
+
+
+def qwen2_vl():
+    section, head = [2, 3, 3], 16
+    vision = {"depth": 2, "embed_dim": 48, "hidden_act": "quick_gelu", "hidden_size": 48, "in_chans": 3, "mlp_ratio": 2, "model_type": "qwen2_vl",
+              "num_heads": 3, "patch_size": 4, "spatial_merge_size": 2, "spatial_patch_size": 4, "temporal_patch_size": 2}
+    c = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 2,
+         "hidden_act": "silu", "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "sliding_window": 1024,
+         "use_sliding_window": False, "vocab_size": VOCAB, "tie_word_embeddings": False}
+    config = {"architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl", "torch_dtype": "bfloat16", **c,
+              "rope_scaling": {"type": "mrope", "mrope_section": section}, "image_token_id": IMG, "vision_start_token_id": 12,
+              "vision_end_token_id": 13, "video_token_id": 14, "vision_config": vision}
+    processor = {"min_pixels": 64, "max_pixels": 4096, "patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "image_mean": CLIP[0],
+                 "image_std": CLIP[1], "image_processor_type": "Qwen2VLImageProcessor"}
+    c = dict(c, head_dim=head)
+    h, joined = vision["embed_dim"], 4 * vision["embed_dim"]
+    t = text_shapes(c, "model.", "lm_head.weight", bias=True)
+    t.update({"visual.patch_embed.proj.weight": [h, 3, 2, 4, 4], "visual.merger.ln_q.weight": [h], "visual.merger.ln_q.bias": [h],
+              "visual.merger.mlp.0.weight": [joined, joined], "visual.merger.mlp.0.bias": [joined],
+              "visual.merger.mlp.2.weight": [c["hidden_size"], joined], "visual.merger.mlp.2.bias": [c["hidden_size"]]})
+    for i in range(vision["depth"]):
+        at, inner = "visual.blocks.%d." % i, vision["mlp_ratio"] * h
+        for name, shape in (("norm1", [h]), ("norm2", [h]), ("attn.qkv", [3 * h, h]), ("attn.proj", [h, h]), ("mlp.fc1", [inner, h]),
+                            ("mlp.fc2", [h, inner])):
+            t[at + name + ".weight"], t[at + name + ".bias"] = shape, shape[:1]
+
+    def forward(w, ids, vectors, grids):
+        x = w["model.embed_tokens.weight"][ids]
+        x[np.array(ids) == IMG] = np.concatenate(vectors)
+        axis = np.repeat(np.arange(3), section)
+        angle = qwen_places(ids, grids)[:, axis] * c["rope_theta"] ** (-np.arange(0, head, 2) / head)
+        return text({**under(w, "model."), "lm_head.weight": w["lm_head.weight"]}, c, x, angle, bias=True)
+    return {"config": config, "processor": processor, "shapes": t, "forward": forward, "unit": 8,
+            "layout": lambda cols, rows: [12] + [IMG] * (cols * rows) + [13],
+            "tower": lambda w, rgb: qwen2_vl_tower(w, config, rgb), "size": lambda w, h: qwen_size(w, h, 8, 64, 4096)}
+
+
 # ---- written ----
 
-FAMILIES = {"pixtral": pixtral}
-PICTURES = {"wide": (60, 16), "tall": (12, 44), "dot": (4, 4)}       # width, height
+FAMILIES = {"pixtral": pixtral, "qwen2_vl": qwen2_vl}
+PICTURES = {"wide": (15, 4), "tall": (3, 11), "dot": (1, 1)}       # width, height, in the family's units
 PROMPTS = {"one": ["wide"], "two": ["tall", "dot"]}
-SIZES = [(1, 1), (4, 4), (5, 3), (37, 53), (64, 64), (65, 64), (64, 66), (200, 64), (640, 480), (481, 641), (1000, 40), (63, 1), (4000, 3999)]
+SIZES = [(8, 8), (9, 7), (12, 12), (37, 53), (64, 64), (65, 64), (64, 66), (200, 64), (640, 480), (481, 641), (1000, 40), (63, 9), (4000, 3999)]
 
 
 def write_png(path, rgb):
@@ -197,7 +289,7 @@ def weights(shapes, rng):
     out = {}
     for name, shape in shapes.items():
         n, mean, by = math.prod(shape), 0.0, 1.3 * (math.prod(shape[1:]) or 1) ** -0.5
-        if "norm" in name and name.endswith("weight") or name.endswith(("ln_pre.weight", "ln_q.weight")):
+        if len(shape) == 1 and "norm" in name and name.endswith("weight") or name.endswith(("ln_pre.weight", "ln_q.weight")):
             mean, by = 1.0, 0.2
         elif len(shape) == 1:
             by = 0.3
@@ -206,6 +298,8 @@ def weights(shapes, rng):
         elif name.endswith("lm_head.weight"):
             by = 3 * shape[1] ** -0.5
         out[name] = np.array([bf16(rng.gauss(mean, by)) for _ in range(n)]).reshape(shape)
+        if name.endswith("lm_head.weight"):
+            out[name][:16] = 0      # marks are no answers
     return out
 
 
@@ -222,9 +316,9 @@ def prompt(f, w, names, pictures, vectors, rng):
     """The tensors of one prompt, or None where the likeliest token leads by too little."""
     ids = [rng.randrange(16, VOCAB) for _ in range(5)]
     for name in names:
-        ids += f["layout"](*(n // f["unit"] for n in PICTURES[name])) + [rng.randrange(16, VOCAB) for _ in range(4)]
-    of = [vectors[n] for n in names]
-    logits = f["forward"](w, ids, of)
+        ids += f["layout"](*PICTURES[name]) + [rng.randrange(16, VOCAB) for _ in range(4)]
+    of, grids = [vectors[n] for n in names], [PICTURES[n] for n in names]
+    logits = f["forward"](w, ids, of, grids)
     steps, greedy = [logits[-1]], []
     for i in range(STEPS):
         order = np.sort(steps[-1])
@@ -234,10 +328,10 @@ def prompt(f, w, names, pictures, vectors, rng):
         if greedy[-1] < 16:      # a mark
             return None
         if i + 1 < STEPS:
-            steps.append(f["forward"](w, ids + greedy, of)[-1])
+            steps.append(f["forward"](w, ids + greedy, of, grids)[-1])
     if len(set(greedy)) <= STEPS // 2:
         return None
-    moved = np.abs(f["forward"](w, ids, [0 * v for v in of])[-1] - logits[-1]).max()
+    moved = np.abs(f["forward"](w, ids, [0 * v for v in of], grids)[-1] - logits[-1]).max()
     return {"input_ids": i32(ids), "prompt_logits": f32(logits), "greedy_ids": i32(greedy), "step_logits": f32(steps)}, moved
 
 
@@ -246,8 +340,8 @@ def make(out, family):
     for seed in range(1, 200):
         rng = random.Random("%s %d" % (family, seed))
         w = weights(f["shapes"], rng)
-        pictures = {n: np.array([rng.randrange(256) for _ in range(3 * wide * high)], "u1").reshape(high, wide, 3)
-                    for n, (wide, high) in PICTURES.items()}
+        pictures = {n: np.array([rng.randrange(256) for _ in range(3 * wide * high * f["unit"] ** 2)], "u1")
+                    .reshape(high * f["unit"], wide * f["unit"], 3) for n, (wide, high) in PICTURES.items()}
         vectors = {n: f["tower"](w, p) for n, p in pictures.items()}
         made = {p: prompt(f, w, names, pictures, vectors, rng) for p, names in PROMPTS.items()}
         if all(made.values()):

@@ -98,6 +98,11 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		v16_gelus(g, N);
 	if (kind == ACT_GELU_ERF)
 		v16_gelus_erf(g, N);
+	if (kind == ACT_GELU_QUICK) {
+		ABREAST(N) d[v] = v16_mul(v16_set1(1.702f), g[v]);
+		v16_sigmoids(d, N);
+		ABREAST(N) g[v] = v16_mul(g[v], d[v]);
+	}
 	if (kind == ACT_RELU2) {
 		ABREAST(N) g[v] = v16_max(v16_zero(), g[v]); /* this order keeps a NaN */
 		ABREAST(N) g[v] = v16_mul(g[v], g[v]);
@@ -141,6 +146,7 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_SILU: gate_as(out, gate, up, n, act, ACT_SILU); break;
 	case ACT_GELU_TANH: gate_as(out, gate, up, n, act, ACT_GELU_TANH); break;
 	case ACT_GELU_ERF: gate_as(out, gate, up, n, act, ACT_GELU_ERF); break;
+	case ACT_GELU_QUICK: gate_as(out, gate, up, n, act, ACT_GELU_QUICK); break;
 	case ACT_RELU2: gate_as(out, gate, up, n, act, ACT_RELU2); break;
 	case ACT_SIGMOID: gate_as(out, gate, up, n, act, ACT_SIGMOID); break;
 	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
