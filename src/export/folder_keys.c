@@ -313,7 +313,8 @@ static void put_sections(struct making *m)
 		pair_list(&m->p, ".rope.dimension_sections", GGUF_I32, 4, section, sizeof section);
 }
 
-static void keys_qwen3_5(struct making *m)
+/* Sizes of attention and of gated delta nets. */
+static void keys_delta(struct making *m)
 {
 	int64_t every = making_int(m, "full_attention_interval", 4);
 	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
@@ -330,7 +331,6 @@ static void keys_qwen3_5(struct making *m)
 		making_fail(m, E_FORMAT, "%" PRId64 " linear heads over %" PRId64 ", of %" PRId64, heads, keys, dk);
 	check_layers(m, every);
 	keys_plain(m);
-	put_sections(m);
 	if (json_get(m->st->text, "num_experts"))
 		keys_experts(m);
 	if (m->drafts)
@@ -342,13 +342,28 @@ static void keys_qwen3_5(struct making *m)
 	key_put(m, ".ssm.inner_size", dk * heads);
 	key_put(m, ".full_attention_interval", every);
 	key_put_whole(m, ".rope.dimension_count",
-	              (double)making_head_dim(m) * rope_float(m, "partial_rotary_factor", 0.25));
+	              (double)making_head_dim(m) *
+	                      rope_float(m, "partial_rotary_factor", making_float(m, "partial_rotary_factor", 0.25)));
+}
+
+static void keys_qwen3_5(struct making *m)
+{
+	keys_delta(m);
+	put_sections(m);
+}
+
+static void keys_qwen3_next(struct making *m)
+{
+	if (!making_flag(m, "norm_topk_prob", true))
+		making_fail(m, E_UNSUPPORTED, "norm_topk_prob false: GGUF files of qwen3next have normalised weights");
+	keys_delta(m);
 }
 
 static const struct family {
 	const char *model_type, *arch;
 	making_keys_fn *keys;
-	bool delta;
+	bool delta, tiled;
+	const char *with; /* a member of the config that counts something, so the line is this one; NULL: any */
 } families[] = {
 	{ "llama", "llama", keys_llama },
 	{ "mistral", "llama", keys_llama },
@@ -363,20 +378,28 @@ static const struct family {
 	{ "qwen2_moe", "qwen2moe", keys_qwen2_moe },
 	{ "qwen3", "qwen3", keys_plain },
 	{ "qwen3_moe", "qwen3moe", keys_qwen3_moe },
-	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true },
-	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true },
+	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true, true },
+	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true, true },
 	{ "gemma2", "gemma2", keys_gemma2 },
 	{ "gemma3_text", "gemma3", keys_gemma3 },
 	{ "gemma4_text", "gemma4", keys_gemma4 },
 	{ "glm4_moe", "glm4moe", keys_glm4_moe },
 	{ "lfm2", "lfm2", keys_lfm2 },
+	{ "lfm2_moe", "lfm2moe", keys_lfm2_moe },
+	{ "minimax_m2", "minimax-m2", keys_minimax },
+	{ "qwen3_next", "qwen3next", keys_qwen3_next, true },
+	{ "granitemoehybrid", "granitehybrid", keys_granite_hybrid },
+	{ "mamba2", "mamba2", keys_mamba2 },
+	{ "nemotron_h", "nemotron_h_moe", keys_nemotron, .with = "n_routed_experts" },
+	{ "nemotron_h", "nemotron_h", keys_nemotron },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
 void folder_families(struct buf *out)
 {
 	for (int i = 0; i < FAMILIES; i++)
-		buf_printf(out, "%s%s", i ? ", " : "", families[i].model_type);
+		if (!families[i].with)
+			buf_printf(out, "%s%s", i ? ", " : "", families[i].model_type);
 }
 
 static const struct family *family_of(struct making *m)
@@ -386,7 +409,8 @@ static const struct family *family_of(struct making *m)
 	if (!m->code)
 		noted(m, json_get_str(m->st->text, "model_type", "", &type, m->err));
 	for (int i = 0; i < FAMILIES && !m->code; i++)
-		if (!strcmp(families[i].model_type, type))
+		if (!strcmp(families[i].model_type, type) &&
+		    (!families[i].with || making_int(m, families[i].with, 0) > 0))
 			return &families[i];
 	if (!m->code) {
 		struct buf known;
@@ -408,6 +432,7 @@ void making_keys(struct making *m)
 		return;
 	m->arch = gguf_arch_find(f->arch);
 	m->delta = f->delta;
+	m->tiled = f->tiled;
 	m->inside = !strcmp(f->model_type, "mistral") && m->st->text != m->st->config;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);

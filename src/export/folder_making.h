@@ -14,7 +14,8 @@ struct making {
 	struct pairs p;
 	const struct gguf_arch *arch;
 	int64_t blocks, drafts; /* layers, and draft heads behind them */
-	bool delta;             /* has gated delta nets, which the converter lays out anew */
+	bool delta;             /* has gated delta nets, whose norms the converter adds 1 to */
+	bool tiled;             /* and whose value heads it puts in another order */
 	bool norms_whole;       /* norms hold 1 + w already, as mlx writes them */
 	bool inside;            /* a mistral inside of a wrapper, which leaves out what is MistralConfig's default */
 	double query_scale; /* of queries' norms, for scores that the file's readers scale by the size of a head; 0: 1 */
@@ -50,7 +51,8 @@ typedef void making_keys_fn(struct making *m);
 making_keys_fn keys_plain, keys_experts;
 /* folder_families.c */
 making_keys_fn keys_ministral3, keys_smollm3, keys_granite, keys_phi3, keys_glm4, keys_olmo3, keys_qwen2_moe,
-	keys_gemma2, keys_gemma3, keys_gemma4, keys_glm4_moe, keys_lfm2;
+	keys_gemma2, keys_gemma3, keys_gemma4, keys_glm4_moe, keys_lfm2, keys_lfm2_moe, keys_minimax,
+	keys_granite_hybrid, keys_mamba2, keys_nemotron;
 
 /* folder_keys.c: finds the architecture and writes its metadata. */
 void making_keys(struct making *m);

@@ -54,7 +54,7 @@ static const struct gguf_name *line_of(const struct gguf_name *own, const struct
 /* The language model's part of a name, as if there were nothing beside it; NULL: a tower's. */
 static const char *text_name(const char *name, char *buf, size_t cap)
 {
-	static const char *const roots[] = { "model.language_model.", "language_model.model.", "model." };
+	static const char *const roots[] = { "model.language_model.", "language_model.model.", "backbone.", "model." };
 	static const char *const towers[] = { "visual.",       "vision_tower.", "multi_modal_projector.",
 		                              "embed_vision.", "embed_audio.",  "audio_tower.",
 		                              "vision_model.", "patch_merger." };
@@ -63,7 +63,7 @@ static const char *text_name(const char *name, char *buf, size_t cap)
 	for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
 		if (behind(name, towers[i]) || (inner && behind(inner, towers[i])))
 			return NULL;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if ((rest = behind(name, roots[i]))) {
 			snprintf(buf, cap, "model.%s", rest);
 			return buf;
@@ -268,7 +268,7 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 		return;
 	if (target->line->fix == &gguf_permuted)
 		to->row = paired(m, to->t.n_dim == 1 ? to->t.ne[0] : to->t.ne[1]);
-	if (m->delta)
+	if (m->tiled)
 		tile(m, to, target->line->gguf);
 	if (!m->code && (to->t.n_dim == 1 || target->line->fix == &gguf_conv || strstr(target->name, "shortconv.conv")))
 		make_floats(m, to, hf, target->line);
@@ -276,16 +276,22 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 
 /* ---- experts ---- */
 
-static const struct {
-	const char *hf, *gguf;
-} kinds[] = { { "gate_proj", "ffn_gate_exps" }, { "up_proj", "ffn_up_exps" }, { "down_proj", "ffn_down_exps" } };
+static const char *const stacks[] = { "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps" };
+
+/* Where experts stand, one matrix each, and what theirs are called in the order of stacks. */
+static const struct expert_form {
+	const char *prefix, *hf[3];
+} forms[] = { { "mlp.experts.", { "gate_proj", "up_proj", "down_proj" } },
+	      { "mixer.experts.", { NULL, "up_proj", "down_proj" } },
+	      { "feed_forward.experts.", { "w1", "w3", "w2" } },
+	      { "block_sparse_moe.experts.", { "w1", "w3", "w2" } } };
 
 static struct source_tensor *add_stack(struct making *m, const struct tensor *like, int64_t block, int kind, int n)
 {
 	struct source_tensor *to = &m->s->t[m->s->n++];
 	char name[NAME_BYTES];
 
-	snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", block, kinds[kind].gguf);
+	snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", block, stacks[kind]);
 	take_tensor(m, to, like, name);
 	to->n_part = n;
 	to->part = xcalloc((size_t)n + 1, sizeof *to->part);
@@ -293,11 +299,14 @@ static struct source_tensor *add_stack(struct making *m, const struct tensor *li
 }
 
 /* Expert 0 of a kind stands for all of its layer: "...experts.0.gate_proj.weight". */
-static void add_apart(struct making *m, const struct tensor *first, int64_t block, int kind)
+static void add_apart(struct making *m, const struct tensor *first, int64_t block, const struct expert_form *form,
+                      int kind)
 {
-	const char *count = json_get(m->st->text, "n_routed_experts") ? "n_routed_experts" : "num_experts";
+	const char *count = json_get(m->st->text, "n_routed_experts")  ? "n_routed_experts" :
+	                    json_get(m->st->text, "num_local_experts") ? "num_local_experts" :
+	                                                                 "num_experts";
 	int64_t n = making_int(m, count, INT64_MIN);
-	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(kinds[kind].hf) - (int)strlen(".weight");
+	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(form->hf[kind]) - (int)strlen(".weight");
 	struct source_tensor *to;
 
 	if (n < 1 || n > EXPERTS_MOST)
@@ -311,7 +320,7 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 		char name[512];
 		struct tensor *t;
 
-		snprintf(name, sizeof name, "%.*s%" PRId64 ".%s.weight", stem, first->name, e, kinds[kind].hf);
+		snprintf(name, sizeof name, "%.*s%" PRId64 ".%s.weight", stem, first->name, e, form->hf[kind]);
 		t = store_find(m->st, name);
 		if (!t || t->type != first->type || t->bytes != first->bytes || t->n_dim != 2 ||
 		    t->dim[1] != first->dim[1])
@@ -349,33 +358,152 @@ static void add_fused(struct making *m, const struct tensor *t, int64_t block)
 	}
 }
 
+static void add_whole_stack(struct making *m, const struct tensor *t, int64_t block)
+{
+	char name[NAME_BYTES];
+
+	if (t->n_dim != 3)
+		making_fail(m, E_FORMAT, "tensor %s: is not a stack, it has %d axes", t->name, t->n_dim);
+	snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_down_exps.weight", block);
+	take_tensor(m, &m->s->t[m->s->n++], t, name);
+}
+
 /* Whether t is of experts as Hugging Face lays them out; then it is added, or is part of what is. */
 static bool add_experts(struct making *m, const struct tensor *t, const char *hf)
 {
 	const char *rest = hf, *of;
 	int64_t block = block_of(m, hf, &rest), e;
 
-	if (block < 0 || block >= m->blocks + m->drafts || !behind(rest, "mlp.experts."))
+	if (block < 0 || block >= m->blocks + m->drafts)
 		return false;
-	if (!strcmp(rest, "mlp.experts.gate_up_proj")) {
+	if (!strcmp(rest, "mlp.experts.gate_up_proj") || !strcmp(rest, "block_sparse_moe.input_linear.weight")) {
 		add_fused(m, t, block);
 		return true;
 	}
-	if (!strcmp(rest, "mlp.experts.down_proj")) {
-		char name[NAME_BYTES];
-
-		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_down_exps.weight", block);
-		take_tensor(m, &m->s->t[m->s->n++], t, name);
+	if (!strcmp(rest, "mlp.experts.down_proj") || !strcmp(rest, "block_sparse_moe.output_linear.weight")) {
+		add_whole_stack(m, t, block);
 		return true;
 	}
-	e = numbered(rest, "mlp.experts.", &of);
-	for (int kind = 0; kind < 3 && e >= 0; kind++)
-		if (behind(of, kinds[kind].hf) && !strcmp(behind(of, kinds[kind].hf), ".weight")) {
-			if (!e)
-				add_apart(m, t, block, kind);
-			return true;
-		}
+	for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+		e = numbered(rest, forms[f].prefix, &of);
+		for (int kind = 0; kind < 3 && e >= 0; kind++)
+			if (forms[f].hf[kind] && behind(of, forms[f].hf[kind]) &&
+			    !strcmp(behind(of, forms[f].hf[kind]), ".weight")) {
+				if (!e)
+					add_apart(m, t, block, &forms[f], kind);
+				return true;
+			}
+	}
 	return false;
+}
+
+/* ---- matrices that become two ---- */
+
+/* Rows of t, in the order of row (or those from first on, row NULL), as a matrix of its own. */
+static void add_rows(struct making *m, const struct tensor *t, int64_t block, const char *name, int64_t first,
+                     int64_t rows, const int32_t *row)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	char full[NAME_BYTES];
+	size_t row_bytes;
+
+	snprintf(full, sizeof full, "blk.%" PRId64 ".%s", block, name);
+	take_tensor(m, to, t, full);
+	if (m->code)
+		return;
+	row_bytes = to->t.bytes / (size_t)t->dim[0];
+	to->t.data += (size_t)first * row_bytes;
+	to->t.n_dim = 2;
+	to->t.ne[0] = t->dim[1];
+	to->t.ne[1] = rows;
+	to->t.count = rows * t->dim[1];
+	to->t.bytes = (size_t)rows * row_bytes;
+	to->row = row;
+}
+
+/* Qwen3-Next's q, k, v and z stand together by key head: q, k and v of all heads, and z of all. */
+static void add_qkvz(struct making *m, const struct tensor *t, int64_t block)
+{
+	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
+		keys = making_int(m, "linear_num_key_heads", INT64_MIN),
+		values = making_int(m, "linear_num_value_heads", INT64_MIN), each, per, at = 0, z = 0;
+	int32_t *qkv, *gate;
+
+	if (m->code)
+		return;
+	each = values / keys * dk;
+	per = 2 * dk + 2 * each;
+	if (values % keys || t->n_dim != 2 || t->dim[0] != keys * per) {
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows, %" PRId64 " key heads have %" PRId64 " each",
+		            t->name, t->dim[0], keys, per);
+		return;
+	}
+	qkv = arena_alloc(&m->s->g.arena, size_mul((size_t)(keys * (2 * dk + each)), sizeof *qkv));
+	gate = arena_alloc(&m->s->g.arena, size_mul((size_t)(keys * each), sizeof *gate));
+	for (int part = 0; part < 3; part++)
+		for (int64_t h = 0; h < keys; h++)
+			for (int64_t r = 0; r < (part < 2 ? dk : each); r++)
+				qkv[at++] = (int32_t)(h * per + part * dk + r);
+	for (int64_t h = 0; h < keys; h++)
+		for (int64_t r = 0; r < each; r++)
+			gate[z++] = (int32_t)(h * per + 2 * dk + each + r);
+	add_rows(m, t, block, "attn_qkv.weight", 0, at, qkv);
+	if (!m->code)
+		add_rows(m, t, block, "attn_gate.weight", 0, z, gate);
+}
+
+/* Whether t is a matrix that the file has in parts or under a name that no table has. */
+static bool add_parts(struct making *m, const struct tensor *t, const char *hf)
+{
+	const char *rest = hf;
+	int64_t block = block_of(m, hf, &rest);
+	bool experts = making_int(m, "num_local_experts", 0) > 0;
+
+	if (block < 0 || block >= m->blocks + m->drafts || m->code)
+		return false;
+	if (!strcmp(rest, "shared_mlp.input_linear.weight")) {
+		if (t->n_dim != 2 || t->dim[0] % 2)
+			making_fail(m, E_FORMAT, "tensor %s: is no gate and up", t->name);
+		if (!m->code)
+			add_rows(m, t, block, experts ? "ffn_gate_shexp.weight" : "ffn_gate.weight", 0, t->dim[0] / 2,
+			         NULL);
+		if (!m->code)
+			add_rows(m, t, block, experts ? "ffn_up_shexp.weight" : "ffn_up.weight", t->dim[0] / 2,
+			         t->dim[0] / 2, NULL);
+		return true;
+	}
+	if (!strcmp(rest, "linear_attn.in_proj_qkvz.weight")) {
+		add_qkvz(m, t, block);
+		return true;
+	}
+	if (strcmp(rest, "shared_mlp.output_linear.weight") && strcmp(rest, "linear_attn.in_proj_ba.weight"))
+		return false;
+	if (t->n_dim != 2)
+		making_fail(m, E_FORMAT, "tensor %s has %d axes, 2 are wanted", t->name, t->n_dim);
+	else
+		add_rows(m, t, block,
+		         *rest == 'l' ? "ssm_ba.weight" :
+		         experts      ? "ffn_down_shexp.weight" :
+		                        "ffn_down.weight",
+		         0, t->dim[0], NULL);
+	return true;
+}
+
+/* Mamba-2's vectors have an axis more: [heads][1], and the norm's [groups][inputs]. */
+static void fold_mamba(struct making *m, struct source_tensor *t, const char *name)
+{
+	int64_t groups = making_int(m, "n_groups", making_int(m, "mamba_n_groups", 1));
+	bool norm = !strcmp(name, "ssm_norm.weight");
+
+	if (m->delta || t->t.n_dim != 1 || (strcmp(name, "ssm_a") && strcmp(name, "ssm_d") && !norm))
+		return;
+	if (m->code || groups < 1 || t->t.count % groups) {
+		making_fail(m, E_FORMAT, "%" PRId64 " groups, of %" PRId64 " inputs", groups, t->t.count);
+	} else if (!norm || groups > 1) {
+		t->t.n_dim = 2;
+		t->t.ne[0] = norm ? t->t.count / groups : 1;
+		t->t.ne[1] = norm ? groups : t->t.count;
+	}
 }
 
 /* ---- all of it ---- */
@@ -400,13 +528,15 @@ static void put_source(struct making *m, struct tensor *t, int *left)
 	if (!hf || ends(hf, "rotary_emb.inv_freq"))
 		return;
 	m->code = store_data(m->st, t, m->err);
-	if (m->code || add_experts(m, t, hf))
+	if (m->code || add_experts(m, t, hf) || add_parts(m, t, hf))
 		return;
-	if (target_of(m, hf, &target))
+	if (target_of(m, hf, &target)) {
 		add_tensor(m, t, hf, &target);
-	else
+		fold_mamba(m, &m->s->t[m->s->n - 1], target.line->gguf);
+	} else {
 		making_fail(m, E_UNSUPPORTED, "tensor %s: GGUF files of %s have no name for it", t->name,
 		            m->arch->name);
+	}
 }
 
 int folder_source(struct gguf_source *s, struct store *st, struct err *err)
@@ -427,7 +557,9 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 	making_keys(&m);
 	for (size_t i = 0; i < st->n && !m.code; i++) {
 		put_source(&m, st->v[i], &left);
-		if (ends(st->v[i]->name, "embed_tokens.weight") && !behind(st->v[i]->name, "mtp."))
+		if ((ends(st->v[i]->name, "embed_tokens.weight") ||
+		     ends(st->v[i]->name, "backbone.embeddings.weight")) &&
+		    !behind(st->v[i]->name, "mtp."))
 			embedding = st->v[i];
 	}
 	if (!m.code && !embedding)

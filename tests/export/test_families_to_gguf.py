@@ -58,8 +58,13 @@ with tempfile.TemporaryDirectory() as tmp:
         else:
             check(one == other and one, f"{name}: logits are not the same bits")
         if theirs and os.path.exists(theirs):
-            ours, theirs = Gguf(out), Gguf(theirs)
-            check({k: v[0] for k, v in ours.tensors.items()} == {k: v[0] for k, v in theirs.tensors.items()}, f"{name}: names or shapes")
+            kind = os.path.basename(theirs)[: -len(".gguf")].upper()
+            code, _, err = run("quantize", path, "--type", kind, "--out", out + kind)
+            check(code == 0, f"{name}: {err}")
+            ours, theirs = Gguf(out + kind), Gguf(theirs)
+            for tensor in set(ours.tensors) | set(theirs.tensors):
+                a, b = (g.tensors.get(tensor, ())[:2] for g in (ours, theirs))
+                check(a == b, f"{name}: {tensor}: {a} for {b}")
             for key in set(ours.pairs) | set(theirs.pairs):
                 if not key.startswith(("tokenizer.", "general.", *apart)):
                     check(ours.pairs.get(key) == theirs.pairs.get(key), f"{name}: {key}: {ours.pairs.get(key)} for {theirs.pairs.get(key)}")
@@ -99,5 +104,14 @@ with tempfile.TemporaryDirectory() as tmp:
     same(beside("olmo3"), "olmo3")
     same(beside("glm4_moe"), "glm4_moe")
     same(beside("lfm2"), "lfm2", theirs=file("lfm2/q8_0"))
+    same(beside("lfm2_moe"), "lfm2_moe")
+    same(beside("minimax_m2"), "minimax_m2")
+    same(os.path.join(golden, "qwen3_next/hf-f32"), "qwen3_next", 1e-3, theirs=file("qwen3_next/q8_0"))
+    same(beside("granitemoehybrid"), "granitemoehybrid", 1e-3)
+    same(beside("granitemoehybrid"), "granite_turning", 1e-3, position_embedding_type="rope")
+    refused(beside("granitemoehybrid_dense"), "granite_groups", "mamba_n_groups: 2")
+    same(beside("mamba2"), "mamba2", 1e-3, theirs=file("mamba2/bf16"))
+    for name, of in (("nemotron_h", "nemotron_h/bf16"), ("nemotron_h_moe", "nemotron_h_moe/q8_0"), ("nemotron_h_latent", None)):
+        same(beside(name), name, 1e-3, theirs=of and file(of))
 
 sys.exit(1 if failures else 0)

@@ -147,7 +147,7 @@ with tempfile.TemporaryDirectory() as tmp:
     split["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+"
     far = json.loads(json.dumps(config))
     far["added_tokens"][0]["id"] = 1 << 40
-    refused(lambda c: c.update(model_type="nemotron_h"), config, "model_type nemotron_h")
+    refused(lambda c: c.update(model_type="falcon_h1"), config, "model_type falcon_h1")
     refused(rope, config, "rope type dynamic")
     refused(layers, config, "layer_types: layer 0")
     refused(lambda c: c.update(linear_num_value_heads=6), config, "value heads")
@@ -204,6 +204,25 @@ with tempfile.TemporaryDirectory() as tmp:
                                linear_num_value_heads=1 << 30), {delta + "conv1d.weight": [8, 1, 4]}, "linear heads over")
     hostile(lambda c: c.update(head_dim=(1 << 31) - 2), {}, "heads of 2147483646")
     hostile(lambda c: c["rope_parameters"].update(partial_rotary_factor=1e300), {}, "out of range")
+    def next_(c):
+        c.update(model_type="qwen3_next", linear_num_key_heads=2, linear_num_value_heads=4)
+
+    def granite(c):
+        c.update(model_type="granitemoehybrid", layer_types=["mamba"] * c["num_hidden_layers"], mamba_n_heads=2, mamba_d_head=32, mamba_d_state=8,
+                 mamba_d_conv=4, shared_intermediate_size=8, num_local_experts=0, head_dim=32)
+
+    per = 2 * sizes["linear_key_head_dim"] + 4 * sizes["linear_key_head_dim"]
+    hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per + 1, 64]}, "key heads have")
+    hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per, 64, 2]}, "key heads have")
+    hostile(next_, {delta + "in_proj_ba.weight": [8]}, "has 1 axes, 2 are wanted")
+    hostile(granite, {layer + "shared_mlp.input_linear.weight": [7, 64]}, "is no gate and up")
+    hostile(granite, {layer + "shared_mlp.input_linear.weight": [8]}, "is no gate and up")
+    hostile(granite, {layer + "block_sparse_moe.input_linear.weight": [8, 64]}, "is not a stack")
+    hostile(granite, {layer + "block_sparse_moe.output_linear.weight": [8, 64]}, "is not a stack")
+    hostile(lambda c: (granite(c), c.update(layer_types=["mamba"])), {}, "layer_types: 1")
+    hostile(lambda c: (granite(c), c.update(mamba_n_heads=1 << 40)), {}, "mamba_n_heads")
+    hostile(lambda c: c.update(model_type="nemotron_h", hybrid_override_pattern="M", head_dim=32, mlp_hidden_act="relu2"), {}, "layer")
+    hostile(lambda c: c.update(model_type="gemma4_text", global_head_dim=1 << 30, head_dim=64, sliding_window=8), {}, "heads of")
     hostile(experts, {expert % 0: [3, 8, 64], expert % 1: [3, 8, 64]}, "2 are wanted")
     hostile(experts, {expert % 0: [8, 64], expert % 1: [16, 32]}, "of another size")
     hostile(experts, {"model.layers.99999.mlp.experts.0.gate_proj.weight": [8, 64]}, "have no name for it")
