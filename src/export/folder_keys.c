@@ -199,7 +199,7 @@ void key_rope(struct making *m, int64_t dim)
 	if (m->code)
 		return;
 	pair_f32(&m->p, ".rope.freq_base", theta);
-	if (!strcmp(type, "default"))
+	if (!strcmp(type, "default") || !strcmp(type, "mrope")) /* mrope: positions of pictures alone differ */
 		return;
 	if (!strcmp(type, "llama3") && !strcmp(m->arch->name, "llama")) {
 		put_llama3(m, dim, theta);
@@ -296,10 +296,11 @@ static void check_layers(struct making *m, int64_t every)
 	}
 }
 
-static void put_sections(struct making *m)
+/* Frequencies that turn by time, row and column; t, h, w where the config says nothing. */
+static void put_sections(struct making *m, int32_t t, int32_t h, int32_t w)
 {
 	const struct json *from = json_get(rope_of(m), "mrope_section");
-	int32_t section[4] = { 11, 11, 10, 0 };
+	int32_t section[4] = { t, h, w, 0 };
 
 	for (size_t i = 0; i < json_len(from) && i < 3 && !m->code; i++) {
 		int64_t v;
@@ -349,7 +350,7 @@ static void keys_delta(struct making *m)
 static void keys_qwen3_5(struct making *m)
 {
 	keys_delta(m);
-	put_sections(m);
+	put_sections(m, 11, 11, 10);
 }
 
 static void keys_qwen3_next(struct making *m)
@@ -357,6 +358,28 @@ static void keys_qwen3_next(struct making *m)
 	if (!making_flag(m, "norm_topk_prob", true))
 		making_fail(m, E_UNSUPPORTED, "norm_topk_prob false: GGUF files of qwen3next have normalised weights");
 	keys_delta(m);
+}
+
+static void keys_qwen2_vl(struct making *m)
+{
+	keys_plain(m);
+	put_sections(m, 16, 24, 24);
+}
+
+/* Vectors of earlier blocks of the tower join the first layers. */
+static void keys_qwen3_vl(struct making *m)
+{
+	const struct json *vision = json_get(m->st->config, "vision_config");
+
+	keys_plain(m);
+	put_sections(m, 24, 20, 20);
+	key_put(m, ".n_deepstack_layers", (int64_t)json_len(json_get(vision, "deepstack_visual_indexes")));
+}
+
+static void keys_qwen3_vl_moe(struct making *m)
+{
+	keys_qwen3_vl(m);
+	keys_experts(m);
 }
 
 static const struct family {
@@ -378,6 +401,12 @@ static const struct family {
 	{ "qwen2_moe", "qwen2moe", keys_qwen2_moe },
 	{ "qwen3", "qwen3", keys_plain },
 	{ "qwen3_moe", "qwen3moe", keys_qwen3_moe },
+	{ "qwen2_vl", "qwen2vl", keys_qwen2_vl },
+	{ "qwen2_vl_text", "qwen2vl", keys_qwen2_vl },
+	{ "qwen2_5_vl", "qwen2vl", keys_qwen2_vl },
+	{ "qwen2_5_vl_text", "qwen2vl", keys_qwen2_vl },
+	{ "qwen3_vl_text", "qwen3vl", keys_qwen3_vl },
+	{ "qwen3_vl_moe_text", "qwen3vlmoe", keys_qwen3_vl_moe },
 	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true, true },
 	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true, true },
 	{ "gemma2", "gemma2", keys_gemma2 },

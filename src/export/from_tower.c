@@ -3,6 +3,8 @@
  * Names come from the tables that projector files are read with (gguf_projector_forms.c), read the other way.  What a converter
  * changes:
  *
+ *   Qwen2's q, k, v   one matrix becomes three
+ *   deepstack         tensors are numbered by the block behind which they read, not counted
  *   patch kernels     of two frames become two, [rows][3][p][p] each; of one, it and one of zeros, since others want two
  *   Pixtral's q, k    rows j, d / 2 + j of a head become 2 j, 2 j + 1
  *   Pixtral           the text's embedding of the mark between rows of a picture is in the file */
@@ -25,6 +27,8 @@ struct tower_making {
 	const struct tower_facts *f;
 	const struct projector_form *form;
 	bool pixtral;
+	bool apart;              /* q, k and v become three */
+	const struct json *deep; /* numbers of blocks; NULL: none */
 	struct pairs p;
 	struct err *err;
 	int code; /* the first failure; later steps do nothing */
@@ -84,12 +88,32 @@ static bool file_name(const struct projector_name *table, const char *hf, const 
 	return false;
 }
 
+/* "K.norm.weight" of the K-th of the blocks that the config lists. */
+static bool deep_name(const struct tower_making *m, const char *hf, char out[NAME_BYTES])
+{
+	static const struct projector_name part[] = { { "norm.", "norm.", NULL },
+		                                      { "fc1.", "linear_fc1.", NULL },
+		                                      { "fc2.", "linear_fc2.", NULL },
+		                                      { NULL, NULL, NULL } };
+	char prefix[40];
+	int64_t block;
+	int which, at = 0;
+
+	if (sscanf(hf, "%5d.%n", &which, &at) != 1 || !at || which < 0 ||
+	    json_to_int(json_at(m->deep, (size_t)which), &block) || block < 0 || block >= m->f->depth)
+		return false;
+	snprintf(prefix, sizeof prefix, "v.deepstack.%d.", (int)block);
+	return file_name(part, hf + at, prefix, out);
+}
+
 static bool projector_name_of(const struct tower_making *m, const char *hf, char out[NAME_BYTES])
 {
-	const char *rest = behind(hf, m->form->block);
+	const char *rest = behind(hf, m->form->block), *deep = behind(hf, "model.visual.deepstack_merger_list.");
 	char prefix[32];
 	int block, at = 0;
 
+	if (deep)
+		return deep_name(m, deep, out);
 	if (!rest)
 		return file_name(m->form->top, hf, "", out);
 	if (sscanf(rest, "%5d.%n", &block, &at) != 1 || !at || block < 0 || block >= m->f->depth)
@@ -206,6 +230,33 @@ static void add_matrix(struct tower_making *m, struct tensor *t, const char *nam
 		to->row = paired(m, t->dim[0], t->name);
 }
 
+/* One of n equal runs of rows of a tensor that was just added becomes a tensor of its own, which is called `to` there. */
+static void add_run(struct tower_making *m, const struct source_tensor *all, int i, int n, const char *name)
+{
+	const char *at = strstr(name, "attn_qkv.");
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	int last = all->t.n_dim - 1;
+
+	*to = *all;
+	to->t.name = arena_printf(&m->s->g.arena, "%.*sattn_%c.%s", (int)(at - name), name, "qkv"[i],
+	                          at + strlen("attn_qkv."));
+	to->t.ne[last] /= n;
+	to->t.count /= n;
+	to->t.bytes /= (size_t)n;
+	to->t.data += (size_t)i * to->t.bytes;
+}
+
+/* The tensor that was added last becomes three. */
+static void split(struct tower_making *m, const char *name)
+{
+	struct source_tensor all = m->s->t[--m->s->n];
+
+	if (all.t.ne[all.t.n_dim - 1] % 3)
+		fail(m, E_FORMAT, name, "its rows are not those of q, k and v");
+	for (int i = 0; i < 3 && !m->code; i++)
+		add_run(m, &all, i, 3, name);
+}
+
 static void add_tensor(struct tower_making *m, struct tensor *t)
 {
 	char hf[NAME_BYTES], name[NAME_BYTES];
@@ -222,6 +273,8 @@ static void add_tensor(struct tower_making *m, struct tensor *t)
 		put_floats(add(m, name, 2, (const int64_t[]){ t->dim[1], t->dim[0] }), floats_of(m, t));
 	else
 		add_matrix(m, t, name);
+	if (!m->code && m->apart && strstr(name, ".attn_qkv."))
+		split(m, name);
 }
 
 /* The id of a token by its text, of the tokens that the text's file has; -1: none. */
@@ -271,10 +324,43 @@ static int64_t edge_of(const struct tower_making *m, const char *name, int d)
 	return 0;
 }
 
+/* The whole blocks of Qwen2.5-VL: every n-th. */
+static void put_windows(struct tower_making *m)
+{
+	const struct json *vision = json_get(m->st->config, "vision_config"),
+			  *list = json_get(vision, "fullatt_block_indexes");
+	int64_t every = 0, window = 112, at;
+
+	if (json_to_int(json_at(list, 0), &every) || ++every < 1 || json_len(list) != (size_t)(m->f->depth / every))
+		fail(m, E_UNSUPPORTED, "fullatt_block_indexes", "projector files have every n-th block");
+	for (size_t i = 0; i < json_len(list) && !m->code; i++)
+		if (json_to_int(json_at(list, i), &at) || at != (int64_t)(i + 1) * every - 1)
+			fail(m, E_UNSUPPORTED, "fullatt_block_indexes", "projector files have every n-th block");
+	if (m->code)
+		return;
+	pair_u32(&m->p, ".n_wa_pattern", (uint32_t)every);
+	if (!json_to_int(json_get(vision, "window_size"), &window) && window != 112)
+		pair_u32(&m->p, ".window_size", (uint32_t)window);
+}
+
+static void put_qwen2(struct tower_making *m, bool windows)
+{
+	pair_u32(&m->p, ".image_size", 560);
+	pair_f32(&m->p, ".attention.layer_norm_epsilon", 1e-6);
+	if (!windows)
+		return;
+	pair_bool(&m->p, "clip.use_silu", true);
+	put_windows(m);
+}
+
 static void put_qwen3(struct tower_making *m)
 {
 	uint8_t *deep = arena_zalloc(&m->s->g.arena, (size_t)m->f->depth);
+	int64_t at;
 
+	for (size_t i = 0; i < json_len(m->deep); i++)
+		if (!json_to_int(json_at(m->deep, i), &at) && at >= 0 && at < m->f->depth)
+			deep[at] = 1;
 	pair_bool(&m->p, "clip.use_gelu", true);
 	pair_u32(&m->p, ".image_size",
 	         (uint32_t)(sqrt((double)edge_of(m, "v.position_embd.weight", 1)) + 0.5) * (uint32_t)m->f->patch);
@@ -316,6 +402,8 @@ static void put_keys(struct tower_making *m)
 	}
 	if (m->pixtral)
 		put_pixtral(m);
+	else if (m->apart)
+		put_qwen2(m, !strcmp(m->form->type, "qwen2.5vl_merger"));
 	else
 		put_qwen3(m);
 }
@@ -325,7 +413,8 @@ static void put_keys(struct tower_making *m)
 /* The form whose models have this type, of those that are written. */
 static const struct projector_form *form_of(const char *type)
 {
-	static const char *const written[] = { "qwen3_5", "qwen3_5_moe", "mistral3", "llava" };
+	static const char *const written[] = { "qwen2_vl", "qwen2_5_vl",  "qwen3_vl", "qwen3_vl_moe",
+		                               "qwen3_5",  "qwen3_5_moe", "mistral3", "llava" };
 	bool known = false;
 
 	for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -350,10 +439,12 @@ int tower_source(struct gguf_source *s, struct store *st, const struct gguf_sour
 	if (!m.form)
 		return err_set(
 			err, E_UNSUPPORTED,
-			"%s: model_type %.40s: projector files are written of qwen3_5, qwen3_5_moe, mistral3, llava",
+			"%s: model_type %.40s: projector files are written of Qwen2-VL to Qwen3.5, mistral3, llava",
 			st->config_path, type ? type : "");
 	m.pixtral = !strcmp(m.form->type, "pixtral");
-	s->t = xcalloc(2 * st->n + 2, sizeof *s->t);
+	m.apart = !strncmp(m.form->type, "qwen2", 5);
+	m.deep = json_get(json_get(st->config, "vision_config"), "deepstack_visual_indexes");
+	s->t = xcalloc(3 * st->n + 2, sizeof *s->t);
 	for (size_t i = 0; i < st->n && !m.code; i++)
 		add_tensor(&m, st->v[i]);
 	if (m.pixtral && !m.code)

@@ -109,6 +109,23 @@ with tempfile.TemporaryDirectory() as tmp:
     if not os.path.isfile(theirs):
         print(f"skipped the converter's file: {theirs} missing")
         sys.exit(1 if failures else 77)
+    windows = os.path.join(golden, "_vision2/qwen2_5_vl/hf-f32")
+    t25, c25 = all_tensors(windows), json.load(open(os.path.join(windows, "config.json")))
+    for blocks in [0, 3], [1], [1, 2, 3]:
+        c25["vision_config"]["fullatt_block_indexes"] = blocks
+        refused("fullatt_block_indexes: projector files have every n-th block", made(at("windows%d" % len(blocks)), t25, c25), *to)
+    c25["vision_config"]["fullatt_block_indexes"] = [1, 3]
+    whole = tower_of(made(at("every"), t25, c25), "every second block")
+    check(whole and whole.pairs["clip.vision.n_wa_pattern"] == 2, "n_wa_pattern")
+    v = t25["visual.blocks.3.attn.qkv.bias"]
+    check(whole and whole.tensors["v.blk.3.attn_k.bias"][2] == v[len(v) // 3:len(v) // 3 * 2].astype("<f4").tobytes(), "keys of one matrix")
+    deep = os.path.join(golden, "_vision2/qwen3_vl/hf-f32")
+    t3, c3 = all_tensors(deep), json.load(open(os.path.join(deep, "config.json")))
+    c3["vision_config"]["deepstack_visual_indexes"] = [0, 2, 3]
+    seen = tower_of(made(at("deep"), t3, c3), "deepstack")
+    check(seen and seen.pairs["clip.vision.is_deepstack_layers"] == [1, 0, 1, 1] and "v.deepstack.2.fc1.weight" in seen.tensors
+          and "v.deepstack.1.fc1.weight" not in seen.tensors, "numbers of blocks")
+    check(Gguf(at("deep.gguf")).pairs.get("qwen3vl.n_deepstack_layers") == 3, "the text's count")
     code, out, err = quantize(folder, at("golden.gguf"), "--mmproj-out", at("golden-mmproj.gguf"))
     check(code == 0, err)
     ours, theirs = Gguf(at("golden-mmproj.gguf")), Gguf(theirs)
