@@ -106,7 +106,7 @@ static int find_tower(struct gguf_source *tower, struct store *st, const struct 
 		                  .patch = info.patch,
 		                  .merge = info.merge,
 		                  .out = info.out,
-		                  .edge = form->size == SIZE_LONGEST ? form->edge : 0,
+		                  .edge = form->size == SIZE_LONGEST || form->size == SIZE_SQUARE ? form->edge : 0,
 		                  .area_min = form->size == SIZE_AREA ? form->area_min : 0,
 		                  .area_max = form->size == SIZE_AREA ? form->area_max : 0 };
 	memcpy(f.mean, form->mean, sizeof f.mean);

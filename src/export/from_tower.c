@@ -6,6 +6,7 @@
  *   Qwen2's q, k, v   one matrix becomes three
  *   deepstack         tensors are numbered by the block behind which they read, not counted
  *   patch kernels     of two frames become two, [rows][3][p][p] each; of one, it and one of zeros, since others want two
+ *   Gemma 3's norm    w becomes 1 + w
  *   Pixtral's q, k    rows j, d / 2 + j of a head become 2 j, 2 j + 1
  *   Pixtral           the text's embedding of the mark between rows of a picture is in the file */
 #include "export/from_tower.h"
@@ -26,7 +27,7 @@ struct tower_making {
 	const struct gguf_source *text;
 	const struct tower_facts *f;
 	const struct projector_form *form;
-	bool pixtral;
+	bool pixtral, gemma3;
 	bool apart;              /* q, k and v become three */
 	const struct json *deep; /* numbers of blocks; NULL: none */
 	struct pairs p;
@@ -63,7 +64,12 @@ static bool table_name(const struct tower_making *m, const char *name, char out[
 		                                  { "model.multi_modal_projector.", "multi_modal_projector." },
 		                                  { "multi_modal_projector.", "multi_modal_projector." },
 		                                  { NULL, NULL } };
-	const char *const(*at)[2] = m->pixtral ? pixtral : qwen, *rest;
+	static const char *const siglip[][2] = { { "vision_tower.", "vision_tower." },
+		                                 { "model.vision_tower.", "vision_tower." },
+		                                 { "model.multi_modal_projector.", "multi_modal_projector." },
+		                                 { "multi_modal_projector.", "multi_modal_projector." },
+		                                 { NULL, NULL } };
+	const char *const(*at)[2] = m->pixtral ? pixtral : m->gemma3 ? siglip : qwen, *rest;
 
 	for (; (*at)[0]; at++)
 		if ((rest = behind(name, (*at)[0]))) {
@@ -149,10 +155,11 @@ static void put_floats(struct source_tensor *to, const float *v)
 /* All elements of a tensor whose type is one of numbers; NULL after a failure. */
 static const float *floats_of(struct tower_making *m, struct tensor *t)
 {
+	float plus = m->gemma3 && strstr(t->name, "mm_soft_emb_norm.") ? 1 : 0;
 	const float *v = NULL;
 
 	if (!m->code)
-		m->code = store_floats(m->st, &m->s->g.arena, t->name, t->count, 0, &v, m->err);
+		m->code = store_floats(m->st, &m->s->g.arena, t->name, t->count, plus, &v, m->err);
 	return m->code ? NULL : v;
 }
 
@@ -185,7 +192,7 @@ static void add_kernel(struct tower_making *m, struct tensor *t, const char *nam
 		snprintf(second, sizeof second, "%.150s.1", name);
 		put_floats(add(m, f ? second : name, 4, ne), to);
 	}
-	if (m->code || m->pixtral || frames == 2)
+	if (m->code || m->pixtral || m->gemma3 || frames == 2)
 		return;
 	snprintf(second, sizeof second, "%.150s.1", name);
 	put_floats(add(m, second, 4, ne), arena_zalloc(&m->s->g.arena, size_mul(all, sizeof(float))));
@@ -368,6 +375,18 @@ static void put_qwen3(struct tower_making *m)
 	pair_list(&m->p, ".is_deepstack_layers", GGUF_BOOL, (uint64_t)m->f->depth, deep, (size_t)m->f->depth);
 }
 
+static void put_gemma3(struct tower_making *m)
+{
+	const struct json *vision = json_get(m->st->config, "vision_config");
+	double eps = 1e-6;
+
+	json_to_double(json_get(vision, "layer_norm_eps"), &eps);
+	pair_bool(&m->p, "clip.use_gelu", true);
+	pair_u32(&m->p, ".image_size", (uint32_t)m->f->edge);
+	pair_u32(&m->p, ".projector.scale_factor", (uint32_t)m->f->merge);
+	pair_f32(&m->p, ".attention.layer_norm_epsilon", eps);
+}
+
 static void put_pixtral(struct tower_making *m)
 {
 	const char *act = json_str(json_get(json_get(m->st->config, "vision_config"), "hidden_act"), NULL);
@@ -392,7 +411,7 @@ static void put_keys(struct tower_making *m)
 	pair_u32(&m->p, ".attention.head_count", (uint32_t)f->heads);
 	pair_u32(&m->p, ".patch_size", (uint32_t)f->patch);
 	pair_u32(&m->p, ".projection_dim", (uint32_t)f->out);
-	if (!m->pixtral || f->merge > 1)
+	if (!m->gemma3 && (!m->pixtral || f->merge > 1))
 		pair_u32(&m->p, ".spatial_merge_size", (uint32_t)f->merge);
 	pair_list(&m->p, ".image_mean", GGUF_F32, 3, f->mean, sizeof f->mean);
 	pair_list(&m->p, ".image_std", GGUF_F32, 3, f->std, sizeof f->std);
@@ -402,6 +421,8 @@ static void put_keys(struct tower_making *m)
 	}
 	if (m->pixtral)
 		put_pixtral(m);
+	else if (m->gemma3)
+		put_gemma3(m);
 	else if (m->apart)
 		put_qwen2(m, !strcmp(m->form->type, "qwen2.5vl_merger"));
 	else
@@ -413,8 +434,8 @@ static void put_keys(struct tower_making *m)
 /* The form whose models have this type, of those that are written. */
 static const struct projector_form *form_of(const char *type)
 {
-	static const char *const written[] = { "qwen2_vl", "qwen2_5_vl",  "qwen3_vl", "qwen3_vl_moe",
-		                               "qwen3_5",  "qwen3_5_moe", "mistral3", "llava" };
+	static const char *const written[] = { "qwen2_vl",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
+		                               "qwen3_5_moe", "mistral3",   "llava",    "gemma3" };
 	bool known = false;
 
 	for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -439,9 +460,10 @@ int tower_source(struct gguf_source *s, struct store *st, const struct gguf_sour
 	if (!m.form)
 		return err_set(
 			err, E_UNSUPPORTED,
-			"%s: model_type %.40s: projector files are written of Qwen2-VL to Qwen3.5, mistral3, llava",
+			"%s: model_type %.40s: projector files are written of Qwen2-VL to Qwen3.5, mistral3, llava, gemma3",
 			st->config_path, type ? type : "");
 	m.pixtral = !strcmp(m.form->type, "pixtral");
+	m.gemma3 = !strcmp(m.form->type, "gemma3");
 	m.apart = !strncmp(m.form->type, "qwen2", 5);
 	m.deep = json_get(json_get(st->config, "vision_config"), "deepstack_visual_indexes");
 	s->t = xcalloc(3 * st->n + 2, sizeof *s->t);

@@ -93,7 +93,7 @@ class Seen:
         self.inner = config.get("text_config", config)
         self.vision, self.marks, self.processor = config["vision_config"], [], {}
         self.made = None    # a projector to be read in place of what is written here
-        self.written = projector == "pixtral" or arch.startswith("qwen")      # weft writes such files
+        self.written = projector in ("pixtral", "gemma3") or arch.startswith("qwen")      # weft writes such files
         self.file.put("vision.has_vision_encoder", True)
         self.file.put("general.type", "mmproj")
         self.pairs = {"projector_type": projector, "has_vision_encoder": True}
