@@ -281,6 +281,9 @@ static void put_pairs(struct pieces *p, int32_t *rank)
 	settle_marked(p, rank);
 	score_by_rank(p, rank);
 	pair_text(&p->m->p, "tokenizer.ggml.model", family ? "gemma4" : "llama", family ? 6 : 5);
+	for (int64_t i = 0; i < p->t->n && family; i++)
+		if (p->t->tok[i].type == GGUF_CONTROL && gguf_printed_mark(p->t->tok[i].p, p->t->tok[i].n))
+			p->t->tok[i].type = GGUF_USER;
 	if (family)
 		vocab_put_merges(p->t);
 	else

@@ -151,12 +151,14 @@ static void put_merges(struct writer *w)
 /* Tokens that are found in the text itself.  Those of the user are always, the others where special text is read. */
 static void put_added(struct writer *w)
 {
-	bool first = true;
+	bool first = true, gemma = is(key_string(w, "tokenizer.ggml.model"), "gemma4");
 
 	buf_puts(w->out, "\"added_tokens\":[");
 	for (size_t i = 0; i < w->v.n && !w->code; i++) {
 		int type = w->v.type[i];
 
+		if (gemma && type == GGUF_USER && gguf_printed_mark(w->v.tok[i].p, w->v.tok[i].n))
+			type = GGUF_CONTROL;
 		if (!w->v.tok[i].n || (type != GGUF_CONTROL && type != GGUF_USER && type != GGUF_UNKNOWN))
 			continue;
 		buf_printf(w->out, "%s{\"id\":%zu,\"content\":", first ? "" : ",", i);

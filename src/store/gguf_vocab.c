@@ -164,3 +164,14 @@ int gguf_vocab_id(const struct gguf_vocab *v, const char *key, int32_t *out, str
 	*out = (int32_t)id;
 	return 0;
 }
+
+bool gguf_printed_mark(const char *p, size_t n)
+{
+	static const char *const marks[] = { "<|channel>",       "<channel|>",       "<|tool_call>", "<tool_call|>",
+		                             "<|tool_response>", "<tool_response|>", "<|\"|>" };
+
+	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+		if (n == strlen(marks[i]) && !memcmp(p, marks[i], n))
+			return true;
+	return false;
+}

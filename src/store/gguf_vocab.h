@@ -2,6 +2,8 @@
 #ifndef STORE_GGUF_VOCAB_H
 #define STORE_GGUF_VOCAB_H
 
+#include <stdbool.h>
+
 #include "store/gguf_model.h"
 
 /* tokenizer.ggml.token_type */
@@ -23,5 +25,9 @@ void gguf_vocab_free(struct gguf_vocab *v);
 int32_t gguf_vocab_find(const struct gguf_vocab *v, const char *p, size_t n);
 /* The id under tokenizer.ggml.KEY: *out, -1 when it is missing.  E_FORMAT when it is no token. */
 int gguf_vocab_id(const struct gguf_vocab *v, const char *key, int32_t *out, struct err *err);
+
+/* Whether p[0..n) is one of Gemma 4's marks of channels and tools: special tokens, which files of its kind ("gemma4") have as
+ * tokens of the user, so that llama.cpp prints them. */
+bool gguf_printed_mark(const char *p, size_t n);
 
 #endif

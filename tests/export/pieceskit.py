@@ -103,7 +103,7 @@ def write_model(path, rows, **config):
         json.dump(config, f)
 
 
-FOREIGN = "Straße été ÄÖÜ 你好世界 こんにちは Привет 🐊🦀 שלום ก็ \u200d\ufeff ½ ﬁ é Å \t\r\n <s> <turn> </s> <unk> <0x0A> [PAD 700]"
+FOREIGN = "Straße été ÄÖÜ 你好世界 こんにちは Привет 🐊🦀 שלום ก็ \u200d\ufeff ½ ﬁ é Å \t\r\n <s> <turn> </s> <unk> <0x0A> [PAD 700] <|channel> <|\"|>"
 
 
 def texts(tokenizer, source, n, rnd, trim=None):
