@@ -101,6 +101,7 @@ struct options {
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	struct texts image_folder;
+	struct texts image_host;
 	bool strict;
 	int queue;              /* waiting requests ... */
 	double queue_seconds;   /* ... and seconds of prompts; 0: any */

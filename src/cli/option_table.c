@@ -148,6 +148,10 @@ const struct option option_table[] = {
 	{ CMD_SERVE, "image-folder", NULL, "allowed-local-media-path", K_TEXTS, AT(image_folder), NONE, 0, 0, "DIR",
 	  NULL, group_server,
 	  "let requests name images below this folder by file: URLs; may be given several times; else none" },
+	{ CMD_SERVE, "image-host", NULL, "allowed-media-domains", K_TEXTS, AT(image_host), NONE, 0, 0, "HOST", NULL,
+	  group_server,
+	  "fetch images that requests name by http: or https: URLs from this host, or HOST:PORT; may be given several times; "
+	  "else none are" },
 	{ CMD_SERVE, "strict", NULL, NULL, K_FLAG, AT(strict), NONE, 0, 0, NULL, NULL, group_server,
 	  "refuse requests with fields that are not known; else a header of the reply lists them" },
 	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(queue), NONE, 1, 1 << 20, "N", "256", group_server,

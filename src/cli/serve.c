@@ -40,6 +40,8 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 	so->cors_origin = o->cors_origin;
 	so->image_folder = o->image_folder.v;
 	so->n_image_folder = o->image_folder.n;
+	so->image_host = o->image_host.v;
+	so->n_image_host = o->image_host.n;
 	so->connections_max = o->connections;
 	so->body_max = (int64_t)o->body_bytes;
 	so->response_bytes = o->response_bytes;

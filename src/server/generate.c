@@ -197,6 +197,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->x = x;
 	g->images.store = &x->srv->images;
 	g->images.folders = &x->srv->image_folders;
+	g->images.hosts = &x->srv->image_hosts;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
 	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) &&

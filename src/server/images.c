@@ -131,10 +131,11 @@ static const char *payload_of(const char *url, size_t n, size_t *len, const char
 	if (!colon)
 		return url;
 	if (n < 5 || strncmp(url, "data:", 5)) {
-		problem_set(p, 400, "unsupported_content", at,
-		            "%s is a URL of kind \"%.*s\": this server fetches nothing; send the image as a data URL "
-		            "(data:image/png;base64,...)",
-		            at, (int)(colon - url < 20 ? colon - url : 20), url);
+		problem_set(
+			p, 400, "unsupported_content", at,
+			"%s is a URL of kind \"%.*s\": this server fetches nothing (--image-host lets it); send the image "
+			"as a data URL (data:image/png;base64,...)",
+			at, (int)(colon - url < 20 ? colon - url : 20), url);
 		return NULL;
 	}
 	comma = memchr(url, ',', n < 256 ? n : 256);
@@ -196,13 +197,14 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 	return images_take(im, m, text);
 }
 
-/* Of a file: URL. */
-static int open_file(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
+/* Of a file: URL, or of one whose host may be asked. */
+static int open_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
 {
 	uint8_t *bytes;
 	struct err err;
 	size_t len;
-	int r = image_file_read(im->folders, url, n, &bytes, &len, &err);
+	int r = image_file_url(url, n) ? image_file_read(im->folders, url, n, &bytes, &len, &err) :
+	                                 image_host_read(im->hosts, url, n, &bytes, &len, &err);
 
 	if (r && allowance_why())
 		return problem_set(p, 400, "too_costly", at, "%s: %s", at, allowance_why());
@@ -235,8 +237,8 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 	if (im->n_came == IMAGES_MAX)
 		return problem_set(p, 400, "too_many_images", at,
 		                   "%s is one image more than the %d that a request may hold", at, IMAGES_MAX);
-	if (image_file_url(url, n))
-		return open_file(im, url, n, at, text, p);
+	if (image_file_url(url, n) || (image_host_url(url, n) && im->hosts && im->hosts->n))
+		return open_url(im, url, n, at, text, p);
 	if (!(base64 = payload_of(url, n, &n64, at, p)))
 		return p->status;
 	if (!allowance_spend(n64 / 16))

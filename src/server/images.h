@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "server/image_files.h"
+#include "server/image_hosts.h"
 #include "server/problem.h"
 #include "server/server.h"
 #include "text/tokens/tokenizer.h"
@@ -40,6 +41,7 @@ struct images {
 	const struct sight *sight;           /* NULL: the model reads text only */
 	struct image_store *store;           /* NULL: nothing is kept */
 	const struct image_folders *folders; /* whose files may be read; NULL: none */
+	const struct image_hosts *hosts;     /* that may be asked; NULL: none */
 	struct media *came[IMAGES_MAX];      /* with this request; each is a reference */
 	int n_came;
 	/* In the order of the prompt, once images_parts was called; each is a reference of its own. */
@@ -53,8 +55,8 @@ void images_fini(struct images *im);
 int images_take(struct images *im, struct media *m, struct buf *text);
 
 /* Reads an image and appends its mark to text.  url: "data:image/...;base64,...", the base64 alone, or "file:///..." of a
- * file in one of the folders.  at names the field.  im NULL: no image may stand here.  Nothing is ever fetched: other URLs
- * are refused. */
+ * file in one of the folders, or "http://..." or "https://..." of one of the hosts.  at names the field.  im NULL: no image may
+ * stand here.  Other URLs are refused. */
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
 
 /* The messages with parts in place of marks; the images of the marks are those shown from here on.  Owned by the caller.

@@ -58,6 +58,7 @@ struct server {
 	struct response_store responses;
 	struct image_store images;
 	struct image_folders image_folders;
+	struct image_hosts image_hosts;
 
 	pthread_mutex_t lock;
 	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */

@@ -321,6 +321,8 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	}
 	if ((r = image_folders_open(&s->image_folders, opts->image_folder, opts->n_image_folder, err)))
 		goto fail;
+	if ((r = image_hosts_open(&s->image_hosts, opts->image_host, opts->n_image_host, err)))
+		goto fail;
 	raise_descriptors(opts->connections_max);
 	s->turns = turns_new(opts->turn_bytes);
 	r = clients_open(&s->clients, opts->api_key, opts->api_key_file, err);
@@ -470,6 +472,7 @@ void server_close(struct server *s)
 	response_store_fini(&s->responses);
 	image_store_fini(&s->images);
 	image_folders_close(&s->image_folders);
+	image_hosts_close(&s->image_hosts);
 	free(s->host);
 	free(s->api_key);
 	free(s->api_key_file);

@@ -77,6 +77,9 @@ struct server_opts {
 	const char *cors_origin;         /* "*" or origins separated by commas, whose pages may ask; NULL: none */
 	const char *const *image_folder; /* [n_image_folder] below which file: URLs may name images */
 	int n_image_folder;
+	const char *const
+		*image_host; /* [n_image_host] that images may be fetched from; borrowed while the server is open */
+	int n_image_host;
 	int connections_max;   /* beyond it: 503 */
 	size_t response_bytes; /* answers of /v1/responses that are kept; 0: none */
 	int64_t body_max;      /* bytes of one body; beyond it: 413 */

@@ -94,6 +94,14 @@ static int option(struct server_opts *o, struct served *d, const char *arg)
 		o->n_image_folder = 1;
 		return 0;
 	}
+	if (!strncmp(arg, "image_host=", 11)) {
+		static const char *host;
+
+		host = arg + 11;
+		o->image_host = &host;
+		o->n_image_host = 1;
+		return 0;
+	}
 	if (!strncmp(arg, "image_bytes=", 12))
 		return d->image_bytes = (size_t)atoll(arg + 12), 0;
 	if (!strcmp(arg, "slow=1"))

@@ -2,6 +2,7 @@
 Run as: test_images.py STUB_SERVER TOKENIZER.JSON"""
 import base64
 import hashlib
+import http.server
 import os
 import re
 import socket
@@ -320,6 +321,100 @@ class Images(unittest.TestCase):
             finally:
                 s.close()
                 sock.close()
+
+    def test_hosts(self):
+        """Pictures of hosts that the server was started with, and of no other; nothing else is connected to."""
+        class Host(http.server.BaseHTTPRequestHandler):
+            asked = []
+
+            def do_GET(self):
+                self.asked.append(self.path)
+                if self.path == "/hang":
+                    waiting.set()
+                    if not self.connection.recv(1):
+                        left.set()
+                    return
+                status = {"/gone": 404, "/moved": 302}.get(self.path, 200)
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "http://127.0.0.1:%d/b.png" % other.server_port)
+                self.end_headers()
+                try:
+                    if self.path == "/endless":
+                        for _ in range(80):
+                            self.wfile.write(b"x" * (1 << 20))
+                    elif self.path != "/empty":
+                        self.wfile.write(b"PIC 1x3 " + self.path.encode() if self.path != "/text" else b"zork")
+                except OSError:
+                    pass
+
+            def log_message(self, *_):
+                pass
+
+        class Other(Host):
+            asked = []
+        waiting, left = threading.Event(), threading.Event()
+        host, other = (http.server.ThreadingHTTPServer(("127.0.0.1", 0), h) for h in (Host, Other))
+        for h in host, other:
+            h.daemon_threads = True
+            threading.Thread(target=h.serve_forever, daemon=True).start()
+        base, aside = ("http://127.0.0.1:%d" % h.server_port for h in (host, other))
+        s = stub(sight=1, template=self.file.name, image_host="127.0.0.1:%d" % host.server_port)
+
+        def asked(u):
+            return s.post(CHAT, {"messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": u}}, {"type": "text", "text": "say rows"}]}]})
+        try:
+            for u in base + "/a.png", base.upper() + "/a.png", base + "/a.png#part":
+                with self.subTest(url=u):
+                    r = asked(u)
+                    self.assertEqual(r.status, 200, r.text())
+                    rows = self.rows(r.json()["choices"][0]["message"]["content"])[0]
+                    self.assertEqual([x[1:3] for x in rows], [(3, digest("PIC 1x3 /a.png"))])
+            r = s.post(MESSAGES, {"max_tokens": 100, "messages": [{"role": "user", "content": [
+                {"type": "text", "text": "say rows"}, {"type": "image", "source": {"type": "url", "url": base + "/a.png"}}]}]})
+            self.assertEqual(r.status, 200, r.text())
+            r = s.post(RESPONSES, {"input": [{"role": "user", "content": [
+                {"type": "input_text", "text": "say rows"}, {"type": "input_image", "image_url": base + "/a.png"}]}]})
+            self.assertEqual(r.status, 200, r.text())
+            not_listed = ("unsupported_content", "does not list")
+            port = base.rsplit(":", 1)[1]
+            for u, (code, words) in ((aside + "/b.png", not_listed), ("http://127.0.0.1/b.png", not_listed),
+                                     ("https://127.0.0.1/b.png", not_listed), ("http://localhost:" + port + "/a.png", not_listed),
+                                     ("http://127.0.0.1.:" + port + "/a.png", not_listed),
+                                     ("http://127.0.0.1:" + port + "@127.0.0.1:%d/b.png" % other.server_port,
+                                      ("unsupported_content", "password")),
+                                     ("http://me@127.0.0.1:" + port + "/a.png", ("unsupported_content", "password")),
+                                     ("http://", ("unsupported_content", "no URL")),
+                                     ("http://127.0.0.1:x/", ("unsupported_content", "no URL")),
+                                     (base + "/" + "x" * 9000, ("unsupported_content", "are the most")),
+                                     (base + "/\0", ("unsupported_content", "zero byte")),
+                                     (base + "/moved", ("invalid_image", "redirects are not followed")),
+                                     (base + "/gone", ("invalid_image", "status 404")),
+                                     (base + "/text", ("invalid_image", "this is no image")),
+                                     (base + "/empty", ("invalid_image", "this is no image")),
+                                     (base + "/endless", ("image_too_large", "more than"))):
+                with self.subTest(url=u[:200]):
+                    r = asked(u)
+                    self.assertEqual((r.status, r.error()["code"]), (400, code), r.text())
+                    self.assertIn(words, r.error()["message"])
+            self.assertEqual(Other.asked, [])
+            # For whoever leaves nothing is fetched any longer: the host, which gives no answer, sees the connection end.
+            c = s.connect()
+            c.request("POST", CHAT, {"messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": base + "/hang"}}]}]})
+            self.assertTrue(waiting.wait(60))
+            c.close()
+            self.assertTrue(left.wait(30))
+            self.assertEqual(asked(base + "/a.png").status, 200)
+            host.shutdown()
+            host.server_close()
+            r = asked(base + "/a.png")
+            self.assertEqual((r.status, r.error()["code"]), (400, "invalid_image"), r.text())
+        finally:
+            s.close()
+            other.shutdown()
+            other.server_close()
 
     def test_blind(self):
         """A model without a tower, and a template that shows no images."""
