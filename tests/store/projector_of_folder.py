@@ -256,6 +256,7 @@ def qwen2_5_omni(tensors, config, kind):
     s = qwen2_5(tensors, config, kind)
     s.marks = ["<|IMAGE|>"]
     s.pairs["projector_type"] = "qwen2.5o"
+    s.written = False       # its folders are not read
     s.pairs["has_audio_encoder"] = True
     s.file.add("a.blk.0.attn_q.weight", np.zeros((2, 2)))
     s.file.add("mm.a.fc.weight", np.zeros((2, 2)))
