@@ -3,6 +3,7 @@
  * Byte-level pairs are written here; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
  * tekken.json, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,9 @@ static void read_listed(struct tokens_made *t)
 		if (json_to_double(json_at(json_at(vocab, i), 1), &score))
 			score = 0;
 		token.score = (float)score;
+		if (!isfinite(token.score))
+			making_fail(t->m, E_FORMAT, "tokenizer.json: token %zu: a score of %g is none of float32", i,
+			            score);
 		if (token.p)
 			token_set(t, (int64_t)i, token);
 	}

@@ -51,8 +51,8 @@ static int read_scores(struct gguf_vocab *v, struct err *err)
 	v->score = xmalloc(size_mul(v->n, sizeof *v->score));
 	for (size_t i = 0; i < v->n && !code; i++) {
 		code = gguf_float(v->g, a, i, &score, err);
-		if (!code && isnan(score))
-			code = err_set(err, E_FORMAT, "%s: key tokenizer.ggml.scores: token %zu: is no number",
+		if (!code && !isfinite(score))
+			code = err_set(err, E_FORMAT, "%s: key tokenizer.ggml.scores: token %zu: is no finite number",
 			               v->g->path, i);
 		v->score[i] = code ? 0 : (float)score;
 	}

@@ -176,6 +176,7 @@ with tempfile.TemporaryDirectory() as tmp:
     refused("2 tokens before every text", dict(llama, post_processor=twice))
     refused("bos_token is 3", llama, {"bos_token": "<turn>", "eos_token": "</s>"})
     refused("byte_fallback of Unigram", changed(t5, byte_fallback=True))
+    refused("a score of 1e+300", changed(t5, vocab=t5["model"]["vocab"] + [["far", 1e300]]))
     refused("Unigram without unk_id", changed(t5, unk_id=None))
     refused("holds U+2581, where text is cut", changed(t5, vocab=t5["model"]["vocab"] + [["e" + MARK, -4.0]]))
     refused("dropped at the end alone", dict(t5, normalizer={"type": "Strip"}))
