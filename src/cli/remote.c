@@ -2,7 +2,6 @@
 #include "cli/remote.h"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/libcurl.h"
 
 enum {
 	REPLY_MAX = 1 << 20, /* bytes of an error, a list of models, or one event */
@@ -18,7 +18,6 @@ enum {
 
 /* The part of libcurl that is used. */
 struct curl_lib {
-	void *handle;
 	CURL *(*easy_init)(void);
 	CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
 	CURLcode (*easy_perform)(CURL *);
@@ -47,29 +46,14 @@ struct remote {
 
 static int load(struct curl_lib *l, struct err *err)
 {
-	struct {
-		const char *name;
-		void *at;
-	} functions[] = {
+	const struct libcurl_function functions[] = {
 		{ "curl_easy_init", &l->easy_init },       { "curl_easy_setopt", &l->easy_setopt },
 		{ "curl_easy_perform", &l->easy_perform }, { "curl_easy_getinfo", &l->easy_getinfo },
 		{ "curl_easy_cleanup", &l->easy_cleanup }, { "curl_easy_strerror", &l->easy_strerror },
 		{ "curl_slist_append", &l->slist_append }, { "curl_slist_free_all", &l->slist_free_all },
 	};
 
-	if (!(l->handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) &&
-	    !(l->handle = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL)))
-		return err_set(err, E_MISSING,
-		               "--url needs the library libcurl.so.4 (Debian: libcurl4), which is not here: %s",
-		               dlerror());
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		void *f = dlsym(l->handle, functions[i].name);
-
-		if (!f)
-			return err_set(err, E_MISSING, "libcurl has no %s", functions[i].name);
-		memcpy(functions[i].at, &f, sizeof f);
-	}
-	return 0;
+	return libcurl_open(functions, sizeof functions / sizeof *functions, "--url", err);
 }
 
 /* ---- what comes ---- */

@@ -446,7 +446,7 @@ static int64_t lfm2_width(struct making *m)
 	return (width + multiple - 1) / multiple * multiple;
 }
 
-/* What both kinds of LFM2 have. */
+/* Puts the keys that both kinds of LFM2 have. */
 static void lfm2_layers(struct making *m)
 {
 	int64_t dim = making_head_dim(m), kv = making_int(m, "num_key_value_heads", INT64_MIN);

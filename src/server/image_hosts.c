@@ -5,7 +5,6 @@
 #include "server/image_hosts.h"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "base/libcurl.h"
 
 enum { URL_MAX = 8192, CONNECT_SECONDS = 10, LOOK_MS = 10, SLOW_BYTES = 1000, SLOW_SECONDS = 15 };
 
@@ -40,10 +40,7 @@ struct curl_calls {
 
 static int load(struct curl_calls *c, struct err *err)
 {
-	const struct {
-		const char *name;
-		void *to;
-	} calls[] = {
+	const struct libcurl_function functions[] = {
 		{ "curl_global_init", &c->global_init },
 		{ "curl_easy_init", &c->easy_init },
 		{ "curl_easy_setopt", &c->easy_setopt },
@@ -63,23 +60,11 @@ static int load(struct curl_calls *c, struct err *err)
 		{ "curl_url_cleanup", &c->url_cleanup },
 		{ "curl_free", &c->free },
 	};
-	void *lib;
+	int rc = libcurl_open(functions, sizeof functions / sizeof *functions, "--image-host", err);
 
-	if (!(lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) &&
-	    !(lib = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL)))
-		return err_set(err, E_MISSING,
-		               "--image-host needs the library libcurl.so.4 (Debian: libcurl4), which is not here: %s",
-		               dlerror());
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-		void *call = dlsym(lib, calls[i].name);
-
-		if (!call)
-			return err_set(err, E_MISSING, "libcurl has no %s", calls[i].name);
-		memcpy(calls[i].to, &call, sizeof call);
-	}
-	if (c->global_init(CURL_GLOBAL_DEFAULT))
-		return err_set(err, E_IO, "libcurl does not start");
-	return 0;
+	if (!rc && c->global_init(CURL_GLOBAL_DEFAULT))
+		rc = err_set(err, E_IO, "libcurl does not start");
+	return rc;
 }
 
 /* ---- the list ---- */

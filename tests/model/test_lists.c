@@ -32,7 +32,7 @@
 
 #define WHOLE ",\"vision_feature_layer\":-1,\"vision_feature_select_strategy\":\"full\""
 
-/* Those behind LLAVA are opened as towers. */
+/* Configs behind LLAVA are opened as towers. */
 enum family {
 	BAILING,
 	QWEN2_MOE,

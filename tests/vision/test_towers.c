@@ -47,7 +47,7 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-/* Those of the tree. */
+/* Golden folders that lie in the tree. */
 static const struct {
 	const char *name;
 	const struct album *album;
