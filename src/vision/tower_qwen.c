@@ -10,7 +10,7 @@ static const char *const prefixes[] = {
 	"model.visual.", "visual.", "model.language_model.visual.", "vision_tower.", "model.vision_tower.", NULL
 };
 
-/* Of all but widths. */
+/* Reads what all of these towers have but for widths. */
 static void read_form(struct tower *t, struct conf *c, int patch)
 {
 	static const float half[3] = { 0.5f, 0.5f, 0.5f };
@@ -30,10 +30,10 @@ static void read_form(struct tower *t, struct conf *c, int patch)
 
 static void read_common(struct tower *t, struct conf *c, int patch)
 {
+	read_form(t, c, patch);
 	t->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	t->inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX);
 	t->out = conf_int(c, "out_hidden_size", 1, CONF_DIM_MAX);
-	read_form(t, c, patch);
 }
 
 /* Query, key and value are one matrix. */
