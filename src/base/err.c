@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Messages quote what files and requests say. */
+static void one_line(struct err *err)
+{
+	for (char *p = err->msg; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
@@ -15,6 +23,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof err->msg, fmt, ap);
 	va_end(ap);
+	one_line(err);
 	return code;
 }
 
@@ -32,6 +41,7 @@ int err_prefix(struct err *err, const char *fmt, ...)
 	va_end(ap);
 	if (n >= 0 && (size_t)n < sizeof err->msg)
 		snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", old);
+	one_line(err);
 	return err->code;
 }
 

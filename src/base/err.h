@@ -26,8 +26,8 @@ struct err {
 	char msg[512];
 };
 
-/* Formats the message, replacing an earlier one, and returns code.  err may be
- * NULL: then only the code is returned. */
+/* Formats the message, replacing an earlier one, and returns code.  Control bytes, which may come from what is quoted, become '?': a
+ * message is one line, and says nothing to a terminal.  err may be NULL: then only the code is returned. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "text: " before the message that is there.  Returns err->code. */

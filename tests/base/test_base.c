@@ -33,6 +33,10 @@ static void test_err(void **state)
 	assert_int_equal(err_prefix(&e, "file %s", "x"), E_FORMAT);
 	assert_string_equal(e.msg, "file x: 3 is not 4");
 	assert_int_equal(err_set(NULL, E_IO, "nobody reads"), E_IO);
+	err_set(&e, E_FORMAT, "type \"%s\"", "a\nb\x1b[2J\x7f\tc");
+	assert_string_equal(e.msg, "type \"a?b?[2J??c\"");
+	err_prefix(&e, "file %s", "x\r");
+	assert_string_equal(e.msg, "file x?: type \"a?b?[2J??c\"");
 }
 
 static void test_buf(void **state)
