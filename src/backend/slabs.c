@@ -176,8 +176,10 @@ void slab_view(struct slab_view *v, const uint8_t *slab, const struct slab_lay *
 		const uint8_t *p = slab + lay->part[i].at[0];
 		struct weight *w = &v->w[i];
 
-		if (!of)
+		if (!of) { /* the view may have been another mixture's */
+			*w = (struct weight){ 0 };
 			continue;
+		}
 		*w = alone(of);
 		w->data = p;
 		w->scales = of->scales ? slab + lay->part[i].at[1] : NULL;
