@@ -87,6 +87,21 @@ static void read_deepstack(struct tower *t, struct conf *c)
 	}
 }
 
+/* Binds blocks with LayerNorms and an MLP of two matrices, called up and down. */
+static void bind_plain_blocks(struct tower *t, struct binder *b, const char *up, const char *down)
+{
+	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
+	for (int i = 0; i < t->depth && !b->code; i++) {
+		struct tower_block *k = &t->block[i];
+
+		bind_norm(b, &k->norm_attn, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm1");
+		bind_norm(b, &k->norm_mlp, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm2");
+		bind_attention(b, t, k, i);
+		bind_linear(b, &k->up, t->inner, t->hidden, "blocks", i, up, true);
+		bind_linear(b, &k->down, t->hidden, t->inner, "blocks", i, down, true);
+	}
+}
+
 static void bind_qwen(struct tower *t, struct binder *b, struct conf *c)
 {
 	int side = 0, table;
@@ -107,16 +122,7 @@ static void bind_qwen(struct tower *t, struct binder *b, struct conf *c)
 	t->side = side;
 	t->table = bind_host_table(b, table, t->hidden, "pos_embed");
 	bind_patches(b, t, "patch_embed.proj", true);
-	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
-	for (int i = 0; i < t->depth && !b->code; i++) {
-		struct tower_block *k = &t->block[i];
-
-		bind_norm(b, &k->norm_attn, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm1");
-		bind_norm(b, &k->norm_mlp, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm2");
-		bind_attention(b, t, k, i);
-		bind_linear(b, &k->up, t->inner, t->hidden, "blocks", i, "mlp.linear_fc1", true);
-		bind_linear(b, &k->down, t->hidden, t->inner, "blocks", i, "mlp.linear_fc2", true);
-	}
+	bind_plain_blocks(t, b, "mlp.linear_fc1", "mlp.linear_fc2");
 	bind_merger(b, t, &t->projector, "merger.norm", "merger.linear_fc1", "merger.linear_fc2", TOWER_NORM_LAYER,
 	            false);
 	for (int k = 0; k < t->n_deep; k++) {
@@ -207,16 +213,7 @@ static void bind_qwen2(struct tower *t, struct binder *b, struct conf *c)
 	if (c->code)
 		return;
 	bind_patches(b, t, "patch_embed.proj", false);
-	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
-	for (int i = 0; i < t->depth && !b->code; i++) {
-		struct tower_block *k = &t->block[i];
-
-		bind_norm(b, &k->norm_attn, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm1");
-		bind_norm(b, &k->norm_mlp, TOWER_NORM_LAYER, t->hidden, 0, 1e-6f, "blocks", i, "norm2");
-		bind_attention(b, t, k, i);
-		bind_linear(b, &k->up, t->inner, t->hidden, "blocks", i, "mlp.fc1", true);
-		bind_linear(b, &k->down, t->hidden, t->inner, "blocks", i, "mlp.fc2", true);
-	}
+	bind_plain_blocks(t, b, "mlp.fc1", "mlp.fc2");
 	bind_merger(b, t, &t->projector, "merger.ln_q", "merger.mlp.0", "merger.mlp.2", TOWER_NORM_LAYER, false);
 }
 
