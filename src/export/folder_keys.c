@@ -27,7 +27,7 @@ static void noted(struct making *m, int rc)
 		m->code = err_prefix(m->err, "%s", m->st->config_path);
 }
 
-/* What MistralConfig has where a config inside of a wrapper says nothing; NAN: nothing is known. */
+/* Returns the default of MistralConfig for a member that the config inside of a wrapper leaves out; NAN: none is known. */
 static double default_of(const struct making *m, const char *member)
 {
 	static const struct {

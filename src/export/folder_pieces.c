@@ -117,7 +117,7 @@ static void open_index(struct pieces *p)
 	for (int64_t i = 0; i < p->t->n; i++) {
 		struct token *t = &p->t->tok[i];
 
-		/* What is looked for in the text itself is not left in it; spaces are not left either. */
+		/* The model is given no text with spaces in it, and none of tokens that are found before it is asked. */
 		t->unseen = holds(t, " ") || (t->type == GGUF_USER && !holds(t, WORD_MARK));
 		if (t->p && t->n > PAIR_CHARS_MAX)
 			making_fail(p->m, E_LIMIT, "tokenizer.json: token %" PRId64 " of %zu bytes, at most %d", i,

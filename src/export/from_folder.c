@@ -278,7 +278,7 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 
 static const char *const stacks[] = { "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps" };
 
-/* Where experts stand, one matrix each, and what theirs are called in the order of stacks. */
+/* Names of experts that have a matrix each: the prefix before their number, and their matrices in the order of stacks. */
 static const struct expert_form {
 	const char *prefix, *hf[3];
 } forms[] = { { "mlp.experts.", { "gate_proj", "up_proj", "down_proj" } },

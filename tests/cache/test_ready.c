@@ -106,7 +106,7 @@ static void uses(bool far)
 	close_rig(&r);
 }
 
-/* What is ready counts with what is kept; where no more may be had, nothing is to be waited for. */
+/* Memory that is ready counts with snapshots that are kept; where the budget allows no more, caches_ready waits for none. */
 static void within_budget(void)
 {
 	struct rig r;

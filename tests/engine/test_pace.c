@@ -297,7 +297,7 @@ static void machine(const char *root, int available_kb)
 	CHECK(f && fprintf(f, "MemTotal: 1000000 kB\nMemAvailable: %d kB\n", available_kb) > 0 && !fclose(f), "%s", at);
 }
 
-/* What is ready goes back to the system while memory is short, with what dropped states leave, and none is made ready then. */
+/* While memory is short, memory that is ready or that dropped states leave goes back to the system, and none is made ready. */
 static void test_short_of_memory(void)
 {
 	char root[] = "/tmp/weft-pace-XXXXXX", cmd[64];

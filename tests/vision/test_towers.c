@@ -21,7 +21,7 @@ static const float TOLERANCE = 1e-4f; /* absolute, of vectors of some units, wit
 
 enum { PICTURES = 5 };
 
-/* Where pictures lie, below the root, and which of them the law is tried with. */
+/* Pictures: their folder below the root, their names, and those that the law is tried with. */
 struct album {
 	const char *folder, *picture[PICTURES]; /* NULL-ended where there are fewer */
 	const char *large, *other;
