@@ -1,5 +1,5 @@
 """What the tests of `weft quantize` share: a count of what failed, how the program is run, and a reader of GGUF files."""
-import struct, subprocess, sys
+import collections, struct, subprocess, sys
 
 weft, models, shared = sys.argv[1:4]
 failures = []
@@ -60,3 +60,17 @@ class Gguf:
             kind, n = self.take("i"), self.take("Q")
             return [self.value(kind) for _ in range(n)]
         return self.take({10: "Q", 11: "q", 12: "d"}.get(kind) or "BbHhIif?"[kind])
+
+
+def join_commonest(words, made, most):
+    """Joins the commonest neighbours in lists of pieces, again and again, until made[] has `most` pieces; appends to it in order."""
+    while len(made) < most:
+        pairs = collections.Counter(p for w in words for p in zip(w, w[1:]) if p[0] + p[1] not in made)
+        a, b = min(pairs, key=lambda p: (-pairs[p], p))
+        made.append(a + b)
+        for w in words:
+            i = 0
+            while i + 1 < len(w):
+                if w[i] + w[i + 1] == a + b:
+                    w[i : i + 2] = [a + b]
+                i += 1

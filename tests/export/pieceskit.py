@@ -1,5 +1,7 @@
 """Small vocabularies of SentencePiece's kinds as tokenizer.json, a llama model for them, and texts to compare them with."""
-import collections, json, os, random, struct
+import json, os, random, struct
+
+from exportkit import join_commonest
 
 MARK = "\u2581"
 SPECIAL = ["<unk>", "<s>", "</s>", "<turn>"]
@@ -12,16 +14,7 @@ def joined(text, joins, cut=True):
         words = [list(MARK + text.replace(" ", MARK))]
     chars = sorted({c for w in words for c in w})
     made = []
-    while len(made) < joins:
-        pairs = collections.Counter(p for w in words for p in zip(w, w[1:]) if p[0] + p[1] not in made)
-        a, b = min(pairs, key=lambda p: (-pairs[p], p))
-        made.append(a + b)
-        for w in words:
-            i = 0
-            while i + 1 < len(w):
-                if w[i] + w[i + 1] == a + b:
-                    w[i : i + 2] = [a + b]
-                i += 1
+    join_commonest(words, made, joins)
     return chars, made
 
 

@@ -3,9 +3,9 @@
 folder, the model says the same, and what cannot be written is refused.
 
 The bundled model stands for folders with a tokenizer; the converter's files are those of ../shared, if they are there."""
-import base64, collections, json, os, re, struct, sys, tempfile
+import base64, json, os, re, struct, sys, tempfile
 
-from exportkit import Gguf, check, failures, models, run, shared
+from exportkit import Gguf, check, failures, join_commonest, models, run, shared
 
 tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
 golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
@@ -55,16 +55,7 @@ def tekken(text, joins, more=()):
     """A tekken.json whose tokens are the bytes, then the commonest neighbours of a text, joined again and again."""
     words = [[bytes([b]) for b in w] for w in re.findall(rb" ?\w+|[^\w]", text)]
     vocab = [bytes([b]) for b in range(256)] + list(more)
-    while len(vocab) < 256 + len(more) + joins:
-        pairs = collections.Counter(p for w in words for p in zip(w, w[1:]) if p[0] + p[1] not in vocab)
-        a, b = min(pairs, key=lambda p: (-pairs[p], p))
-        vocab.append(a + b)
-        for w in words:
-            i = 0
-            while i + 1 < len(w):
-                if w[i] + w[i + 1] == a + b:
-                    w[i : i + 2] = [a + b]
-                i += 1
+    join_commonest(words, vocab, 256 + len(more) + joins)
     special = [{"rank": i, "token_str": s, "is_control": True} for i, s in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])]
     return {"config": {"pattern": TEKKEN, "num_vocab_tokens": len(vocab), "default_vocab_size": len(vocab) + len(special),
                        "default_num_special_tokens": len(special), "version": "v7"},
