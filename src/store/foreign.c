@@ -2,6 +2,7 @@
 #include "store/foreign.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,14 +33,34 @@ static const struct json *compressed_weights(const struct json *section)
 	return json_next(&c, &key, &value) ? json_get(value, "weights") : NULL;
 }
 
-static void read_block(struct store *st, const struct json *size)
-{
-	int64_t side;
+enum { BLOCK_SIDE_MAX = 1 << 20 };
 
-	st->foreign.block[0] = st->foreign.block[1] = 128;
-	for (size_t i = 0; i < 2 && json_len(size) == 2; i++)
-		if (!json_to_int(json_at(size, i), &side) && side > 0 && side <= 1 << 20)
-			st->foreign.block[i] = (int)side;
+/* Blocks that share a scale: [rows, inputs], or as compressed-tensors also writes them, "rowsxinputs". */
+static bool is_block(const struct json *size, int64_t side[2])
+{
+	const char *text = json_str(size, NULL);
+	int end = 0;
+
+	if (text)
+		return sscanf(text, "%9" SCNd64 "x%9" SCNd64 "%n", &side[0], &side[1], &end) == 2 && !text[end];
+	return json_len(size) == 2 && !json_to_int(json_at(size, 0), &side[0]) &&
+	       !json_to_int(json_at(size, 1), &side[1]);
+}
+
+/* null, or no such key: they stay as they are. */
+static int read_block(struct store *st, const struct json *size, const char *key, struct err *err)
+{
+	int64_t side[2];
+
+	if (!size || json_kind(size) == JSON_NULL)
+		return 0;
+	if (!is_block(size, side) || side[0] < 1 || side[0] > BLOCK_SIDE_MAX || side[1] < 1 || side[1] > BLOCK_SIDE_MAX)
+		return err_set(err, E_FORMAT,
+		               "%s: quantization_config.%s: is not two sizes of 1 to %d, of rows and of inputs",
+		               st->config_path, key, BLOCK_SIDE_MAX);
+	for (int i = 0; i < 2; i++)
+		st->foreign.block[i] = (int)side[i];
+	return 0;
 }
 
 bool foreign_read_config(struct store *st, const struct json *section, const char *method, struct err *err, int *code)
@@ -47,14 +68,15 @@ bool foreign_read_config(struct store *st, const struct json *section, const cha
 	const char *text;
 
 	*code = 0;
-	read_block(st, json_get(section, "weight_block_size"));
-	if (!strcmp(method, "fp8"))
+	*code = read_block(st, json_get(section, "weight_block_size"), "weight_block_size", err);
+	if (*code || !strcmp(method, "fp8"))
 		return true;
 	if (!strcmp(method, "compressed-tensors")) {
 		const struct json *w = compressed_weights(section);
 
-		read_block(st, json_get(w, "block_structure"));
-		*code = bits_of(st, w, "num_bits", err);
+		*code = read_block(st, json_get(w, "block_structure"), "config_groups.weights.block_structure", err);
+		if (!*code)
+			*code = bits_of(st, w, "num_bits", err);
 		return true;
 	}
 	if (strcmp(method, "awq") && strcmp(method, "gptq"))

@@ -69,31 +69,40 @@ static int read_entry(const struct store *st, const char *where, const struct js
 	return 0;
 }
 
-static const struct json *find_section(const struct store *st, const char **method)
+/* The first section that is there, or NULL. */
+static int find_section(const struct store *st, const struct json **out, struct err *err)
 {
 	static const char *const key[] = { "quantization", "quantization_config" };
 	const struct json *where[] = { st->config, st->text };
 
-	*method = NULL;
+	*out = NULL;
 	for (int k = 0; k < 2; k++)
 		for (int i = 0; i < 2; i++) {
 			const struct json *j = json_get(where[i], key[k]);
 
-			if (json_kind(j) != JSON_OBJECT)
+			if (!j || json_kind(j) == JSON_NULL)
 				continue;
-			*method = json_str(json_get(j, "quant_method"), NULL);
-			return j;
+			if (json_kind(j) != JSON_OBJECT)
+				return err_set(err, E_FORMAT, "%s: %s: is %s, not an object", st->config_path, key[k],
+				               json_kind_name(json_kind(j)));
+			*out = j;
+			return 0;
 		}
-	return NULL;
+	return 0;
 }
 
 int coded_read_config(struct store *st, struct err *err)
 {
+	enum { SIDE = 128 }; /* of blocks that share an FP8 scale, where nothing says another */
 	const char *key, *method;
-	const struct json *section = find_section(st, &method), *value;
+	const struct json *section, *value;
 	struct json_cursor c;
-	int code;
+	int code = find_section(st, &section, err);
 
+	st->foreign.block[0] = st->foreign.block[1] = SIDE;
+	if (code)
+		return code;
+	method = json_str(json_get(section, "quant_method"), NULL);
 	if (!section)
 		return 0;
 	if (method && !strcmp(method, "mxfp4"))

@@ -239,6 +239,18 @@ static void test_folder_errors(void **state)
 	open_fails(dir, E_UNSUPPORTED, "config.json|\"aqlm\"");
 	folder_puts(dir, "config.json", "{\"quantization\":{\"bits\":4,\"mode\":\"nf4\"}}");
 	open_fails(dir, E_UNSUPPORTED, "config.json|nf4");
+	folder_puts(dir, "config.json", "{\"quantization_config\":2}");
+	open_fails(dir, E_FORMAT, "config.json: quantization_config: is integer, not an object");
+	for (int i = 0; i < 4; i++) {
+		static const char *const sizes[] = { "[0,128]", "[128]", "\"128x\"", "[128,1e9]" };
+		char config[200];
+
+		snprintf(config, sizeof config,
+		         "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":%s}}", sizes[i]);
+		folder_puts(dir, "config.json", config);
+		open_fails(dir, E_FORMAT,
+		           "config.json: quantization_config.weight_block_size: is not two sizes of 1 to");
+	}
 	folder_remove(dir);
 }
 
