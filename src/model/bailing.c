@@ -145,8 +145,7 @@ static void read_moe(struct conf *c, struct plan *p)
 	m->inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
 	m->shared_inner = conf_int_or(c, "moe_shared_expert_intermediate_size", m->inner, 1, CONF_DIM_MAX) *
 	                  conf_int_or(c, "num_shared_experts", 0, 0, 64);
-	m->groups = conf_int_or(c, "n_group", 1, 1, m->experts);
-	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
+	moe_read_groups(m, c, "n_group");
 	m->groups_strict = true;
 	m->normalise = conf_bool_or(c, "norm_topk_prob", true);
 	m->norm_eps = 1e-20f;

@@ -20,6 +20,23 @@ struct activation ffn_read_act(struct conf *c)
 	return (struct activation){ .kind = ACT_SILU };
 }
 
+void moe_read_groups(struct moe_form *m, struct conf *c, const char *key)
+{
+	int each;
+
+	m->groups = conf_int_or(c, key, 1, 1, m->experts);
+	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
+	if (c->code || m->groups == 1)
+		return;
+	each = m->experts / m->groups;
+	if (m->experts % m->groups || each < 2)
+		conf_fail(c, E_FORMAT, "%s: %d does not cut %d experts into groups of two and more", key, m->groups,
+		          m->experts);
+	else if (m->top_k > each * m->groups_used)
+		conf_fail(c, E_FORMAT, "topk_group: %d groups of %d experts have no %d to choose", m->groups_used, each,
+		          m->top_k);
+}
+
 static void bind_gate_up(struct binder *b, struct ffn *f, const struct ffn_form *m, const char *at,
                          const char *const proj[3], int layer)
 {

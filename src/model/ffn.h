@@ -48,6 +48,10 @@ struct moe_form {
 /* hidden_act or hidden_activation; silu when neither is there. */
 struct activation ffn_read_act(struct conf *c);
 
+/* Groups of experts, of which topk_group are chosen from; key: how many there are.  experts and top_k are known.  E_FORMAT:
+ * experts that they do not cut into groups of two and more, or too few in those that are chosen from. */
+void moe_read_groups(struct moe_form *m, struct conf *c, const char *key);
+
 /* layers.N.mlp.{gate,up,down}_proj */
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ffn_form *form, int layer);
 /* layers.N.mlp.gate and the experts in any of the layouts that exist: fused

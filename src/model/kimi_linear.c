@@ -69,8 +69,7 @@ static void read_moe(struct conf *c, struct plan *p)
 	m->inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
 	m->shared_inner = m->inner * conf_int_or(c, "num_shared_experts", 0, 0, 64);
 	m->normalise = conf_bool_or(c, "moe_renormalize", true);
-	m->groups = conf_int_or(c, "num_expert_group", 1, 1, m->experts);
-	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
+	moe_read_groups(m, c, "num_expert_group");
 	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
 	m->norm_eps = 1e-20f;
 	m->route = ROUTE_SIGMOID;

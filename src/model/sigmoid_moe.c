@@ -31,17 +31,12 @@ static void read_glm(struct decoder *d, struct conf *c, struct plan *p)
 	m->shared_plain = true;
 	m->shared = "shared_experts";
 	m->select_bias = "gate.e_score_correction_bias";
-	m->groups = conf_int_or(c, "n_group", 1, 1, m->experts);
-	m->groups_used = conf_int_or(c, "topk_group", 1, 1, m->groups);
 	m->normalise = conf_bool_or(c, "norm_topk_prob", true);
 	m->norm_eps = 1e-20f;
 	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
 	p->dense = conf_int_or(c, "first_k_dense_replace", 1, 0, d->m.shape.layers);
 	if (p->dense && !p->all.ffn.inner)
 		conf_int(c, "intermediate_size", 1, CONF_DIM_MAX);
-	if (!c->code && (m->experts % m->groups || m->experts / m->groups < 2))
-		conf_fail(c, E_FORMAT, "n_group: %d does not cut %d experts into groups of two and more", m->groups,
-		          m->experts);
 }
 
 static void read_minimax(struct conf *c, struct plan *p)
@@ -86,10 +81,8 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	else
 		read_minimax(c, p);
 	p->all.moe.top_k = conf_int(c, "num_experts_per_tok", 1, p->all.moe.experts);
-	if (!c->code && p->all.moe.groups > 1 &&
-	    p->all.moe.top_k > p->all.moe.experts / p->all.moe.groups * p->all.moe.groups_used)
-		conf_fail(c, E_FORMAT, "num_experts_per_tok: %d of %d groups of %d experts", p->all.moe.top_k,
-		          p->all.moe.groups_used, p->all.moe.experts / p->all.moe.groups);
+	if (glm)
+		moe_read_groups(&p->all.moe, c, "n_group");
 }
 
 static int bind(struct model *m, struct store *st, struct err *err)

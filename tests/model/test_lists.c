@@ -35,6 +35,7 @@
 /* Configs behind LLAVA are opened as towers. */
 enum family {
 	BAILING,
+	GROUPS,
 	QWEN2_MOE,
 	QWEN3_NEXT,
 	KIMI,
@@ -55,6 +56,8 @@ enum family {
 static const char *const configs[] = {
 	[BAILING] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
 		    "\"num_experts_per_tok\":2@}",
+	[GROUPS] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
+		   "\"num_experts_per_tok\":3,\"n_group\":2,\"topk_group\":@}",
 	[QWEN2_MOE] = "{\"model_type\":\"qwen2_moe\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
 		      "\"moe_intermediate_size\":16,\"shared_expert_intermediate_size\":16@}",
 	[QWEN3_NEXT] = "{\"model_type\":\"qwen3_next\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
@@ -117,6 +120,11 @@ static const struct {
 	  ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"original_max_position_embeddings\":32,"
 	  "\"mscale_all_dim\":\"1\"}",
 	  E_FORMAT, "config.json: rope_scaling.mscale_all_dim: is string, not a number" },
+
+	{ BAILING, ",\"n_group\":4", E_FORMAT, "n_group: 4 does not cut 4 experts into groups of two and more" },
+	{ BAILING, ",\"n_group\":3,\"topk_group\":2", E_FORMAT, "n_group: 3 does not cut 4 experts into groups" },
+	{ GROUPS, "1", E_FORMAT, "config.json: topk_group: 1 groups of 2 experts have no 3 to choose" },
+	{ GROUPS, "2", E_MISSING, "" },
 
 	{ QWEN2_MOE, ",\"mlp_only_layers\":[]", E_MISSING, "tensor" },
 	{ QWEN2_MOE, ",\"mlp_only_layers\":[0,3]", E_MISSING, "tensor" },
