@@ -1,0 +1,129 @@
+/* mutate_json.c - changes an input whose first byte chooses and whose rest is a JSON document: half of the time a value of the
+ * document becomes another one, since bytes that are changed anywhere are seldom JSON afterwards.  For fuzzers alone; replays do not
+ * link it. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+
+static const char *const values[] = {
+	"0",
+	"1",
+	"-1",
+	"2",
+	"3",
+	"4",
+	"5",
+	"8",
+	"16",
+	"64",
+	"2147483647",
+	"2147483648",
+	"-2147483648",
+	"1e9",
+	"1e38",
+	"1e-38",
+	"-0",
+	"{}",
+	"1e300",
+	"0.5",
+	"-0.5",
+	"[]",
+	"[0]",
+	"[1,2]",
+	"[null]",
+	"4294967296",
+	"\"\"",
+	"\"x\"",
+	"true",
+	"null",
+	"false",
+	"1e999",
+	"[-1]",
+	"[0,1,2,3,4,5,6,7]",
+	"9223372036854775808",
+	"1.0",
+	"32",
+	"48",
+};
+enum { N_VALUE = sizeof values / sizeof *values, N_PLACE = 4096 };
+
+/* The end of the value that begins at `at`, which stands in no string. */
+static size_t value_end(const uint8_t *p, size_t n, size_t at)
+{
+	int depth = 0;
+	bool string = false;
+
+	for (; at < n; at++) {
+		if (string) {
+			at += p[at] == '\\';
+			string = at < n && p[at] != '"';
+		} else if (p[at] == '"') {
+			string = true;
+		} else if (p[at] == '[' || p[at] == '{') {
+			depth++;
+		} else if (p[at] == ']' || p[at] == '}') {
+			if (!depth--)
+				break;
+		} else if (p[at] == ',' && !depth) {
+			break;
+		}
+	}
+	return at < n ? at : n;
+}
+
+/* Begins of values: behind a colon, a comma of a list or its bracket. */
+static int find_values(const uint8_t *p, size_t n, size_t *place)
+{
+	bool string = false;
+	int found = 0;
+
+	for (size_t i = 1; i < n && found < N_PLACE; i++) {
+		if (string) {
+			i += p[i] == '\\';
+			string = i < n && p[i] != '"';
+		} else if (p[i] == '"') {
+			string = true;
+		} else if (p[i] == ':' || p[i] == '[' || p[i] == ',') {
+			place[found++] = i + 1;
+		}
+	}
+	return found;
+}
+
+static size_t replace(uint8_t *data, size_t size, size_t max, size_t at, size_t end, const uint8_t *by, size_t n)
+{
+	if (size - (end - at) + n > max)
+		return size;
+	memmove(data + at + n, data + end, size - end);
+	memcpy(data + at, by, n);
+	return size - (end - at) + n;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+	static size_t place[N_PLACE];
+	unsigned r = seed * 2654435761u >> 8;
+	int n = find_values(data, size, place);
+	size_t at, end;
+
+	if (r % 8 == 0 || !n)
+		return LLVMFuzzerMutate(data, size, max);
+	at = place[r / 8 % (unsigned)n];
+	end = value_end(data, size, at);
+	r = (r * 2246822519u + 374761393u) >> 5;
+	if (r % 4 == 0) { /* another value of the document */
+		size_t from = place[r / 4 % (unsigned)n], to = value_end(data, size, from);
+		uint8_t *copy = malloc(to - from + 1);
+
+		memcpy(copy, data + from, to - from);
+		size = replace(data, size, max, at, end, copy, to - from);
+		free(copy);
+		return size;
+	}
+	return replace(data, size, max, at, end, (const uint8_t *)values[r / 4 % N_VALUE],
+	               strlen(values[r / 4 % N_VALUE]));
+}
