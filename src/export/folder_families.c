@@ -3,53 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "export/folder_making.h"
-
-enum { LAYERS_MAX = 4096, SIGMOID = 2 };
-
-static bool has(const struct making *m, const char *member)
-{
-	return json_kind(json_get(m->st->text, member)) != JSON_NULL;
-}
-
-static void key_float(struct making *m, const char *key, const char *member, double dflt)
-{
-	double v = making_float(m, member, dflt);
-
-	if (!m->code)
-		pair_f32(&m->p, key, v);
-}
-
-static void key_float_if_there(struct making *m, const char *key, const char *member)
-{
-	if (has(m, member))
-		key_float(m, key, member, (double)NAN);
-}
-
-static void want_int(struct making *m, const char *member, int64_t dflt, int64_t want)
-{
-	int64_t v = making_int(m, member, dflt);
-
-	if (!m->code && v != want)
-		making_fail(m, E_UNSUPPORTED, "%s: %" PRId64 ": GGUF files of %s have %" PRId64, member, v,
-		            m->arch->name, want);
-}
-
-static void want_flag(struct making *m, const char *member, bool dflt)
-{
-	if (making_flag(m, member, dflt) != dflt)
-		making_fail(m, E_UNSUPPORTED, "%s: %s: GGUF files of %s have %s", member, dflt ? "false" : "true",
-		            m->arch->name, dflt ? "true" : "false");
-}
-
-static void want_text(struct making *m, const char *member, const char *want)
-{
-	size_t n;
-	const char *is = json_str(json_get(m->st->text, member), &n);
-
-	if (is && (n != strlen(want) || memcmp(is, want, n)))
-		making_fail(m, E_UNSUPPORTED, "%s: %.60s: GGUF files of %s have %s", member, is, m->arch->name, want);
-}
 
 /* How many angles turn, of heads of dim. */
 static void key_turning(struct making *m, int64_t dim, double dflt)
@@ -61,39 +16,11 @@ static void key_turning(struct making *m, int64_t dim, double dflt)
 
 /* ---- kinds of layers ---- */
 
-/* Whether layer i is said to be of that type; otherwise where there is no list. */
-static bool layer_is(const struct making *m, int64_t i, const char *type, bool otherwise)
-{
-	const struct json *list = json_get(m->st->text, "layer_types");
-	size_t n;
-	const char *is = json_str(json_at(list, (size_t)i), &n);
-
-	return json_len(list) ? is && n == strlen(type) && !memcmp(is, type, n) : otherwise;
-}
-
-static bool count_layers(struct making *m)
-{
-	size_t n = json_len(json_get(m->st->text, "layer_types"));
-
-	if (m->blocks > LAYERS_MAX)
-		making_fail(m, E_LIMIT, "num_hidden_layers: %" PRId64 ", at most %d", m->blocks, LAYERS_MAX);
-	else if (n && n != (size_t)m->blocks)
-		making_fail(m, E_FORMAT, "layer_types: %zu, of %" PRId64 " layers", n, m->blocks);
-	return !m->code;
-}
-
-/* A list of one value per layer. */
-static void key_ints(struct making *m, const char *key, const int32_t *v)
-{
-	if (!m->code)
-		pair_list(&m->p, key, GGUF_I32, (uint64_t)m->blocks, v, (size_t)m->blocks * sizeof *v);
-}
-
 static void key_windows(struct making *m, int64_t every)
 {
-	uint8_t windowed[LAYERS_MAX];
+	uint8_t windowed[MAKING_LAYERS_MAX];
 
-	if (!count_layers(m))
+	if (!layers_count(m))
 		return;
 	for (int64_t i = 0; i < m->blocks; i++)
 		windowed[i] = layer_is(m, i, "sliding_attention", (i + 1) % every != 0);
@@ -101,12 +28,10 @@ static void key_windows(struct making *m, int64_t every)
 	          (size_t)m->blocks);
 }
 
-/* Every n-th layer sees all, which the file says where readers do not expect it. */
-static void key_period(struct making *m, int64_t usual)
+/* Every n-th layer sees all. */
+static void want_period(struct making *m, int64_t every)
 {
-	int64_t every = making_int(m, "sliding_window_pattern", making_int(m, "_sliding_window_pattern", usual));
-
-	if (!count_layers(m))
+	if (!layers_count(m))
 		return;
 	if (every < 1 || every > INT32_MAX)
 		making_fail(m, E_FORMAT, "sliding_window_pattern: %" PRId64, every);
@@ -114,6 +39,14 @@ static void key_period(struct making *m, int64_t usual)
 		if (layer_is(m, i, "full_attention", (i + 1) % every == 0) != ((i + 1) % every == 0))
 			making_fail(m, E_UNSUPPORTED,
 			            "layer_types: layer %" PRId64 ", of every %" PRId64 " one sees all", i, every);
+}
+
+/* The file says the period where readers do not expect it. */
+static void key_period(struct making *m, int64_t usual)
+{
+	int64_t every = making_int(m, "sliding_window_pattern", making_int(m, "_sliding_window_pattern", usual));
+
+	want_period(m, every);
 	if (every != usual)
 		key_put(m, ".attention.sliding_window_pattern", every);
 }
@@ -125,7 +58,7 @@ void keys_ministral3(struct making *m)
 	keys_plain(m);
 	key_copy(m, ".vocab_size", "vocab_size");
 	key_put(m, ".rope.dimension_count", making_head_dim(m));
-	if (!m->code && has(m, "sliding_window"))
+	if (!m->code && making_has(m, "sliding_window"))
 		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of %s have no window", m->arch->name);
 	if (m->code)
 		return;
@@ -151,7 +84,7 @@ void keys_smollm3(struct making *m)
 				i);
 }
 
-static void granite_scales(struct making *m)
+void keys_granite_scales(struct making *m)
 {
 	key_float_if_there(m, ".attention.scale", "attention_multiplier");
 	key_float_if_there(m, ".embedding_scale", "embedding_multiplier");
@@ -164,7 +97,7 @@ void keys_granite(struct making *m)
 	keys_plain(m);
 	key_copy(m, ".vocab_size", "vocab_size");
 	key_put(m, ".rope.dimension_count", making_head_dim(m));
-	granite_scales(m);
+	keys_granite_scales(m);
 }
 
 void keys_phi3(struct making *m)
@@ -241,7 +174,7 @@ void keys_gemma2(struct making *m)
 	key_put(m, ".attention.key_length", dim);
 	key_put(m, ".attention.value_length", dim);
 	key_rope(m, dim);
-	if (!has(m, "final_logit_softcapping"))
+	if (!making_has(m, "final_logit_softcapping"))
 		key_float(m, ".final_logit_softcapping", "final_logit_softcapping", 30);
 	key_float(m, ".attn_logit_softcapping", "attn_logit_softcapping", 50);
 	key_period(m, 2);
@@ -300,7 +233,7 @@ void keys_gemma3(struct making *m)
 	key_period(m, 6);
 	settle_scale(m, dim, 62, true);
 	want_flag(m, "use_bidirectional_attention", false);
-	if (has(m, "attn_logit_softcapping"))
+	if (making_has(m, "attn_logit_softcapping"))
 		making_fail(m, E_UNSUPPORTED, "attn_logit_softcapping: GGUF files of gemma3 have none");
 	if (m->code || full_rope_is(m, "default"))
 		return;
@@ -327,7 +260,7 @@ static void gemma4_divisors(struct making *m, int64_t dim)
 static void gemma4_widths(struct making *m, int64_t shared)
 {
 	int64_t inner = making_int(m, "intermediate_size", INT64_MIN);
-	int32_t width[LAYERS_MAX];
+	int32_t width[MAKING_LAYERS_MAX];
 
 	if (!making_flag(m, "use_double_wide_mlp", false)) {
 		key_put(m, ".feed_forward_length", inner);
@@ -335,7 +268,7 @@ static void gemma4_widths(struct making *m, int64_t shared)
 	}
 	if (inner < 1 || inner > INT32_MAX / 2)
 		making_fail(m, E_FORMAT, "intermediate_size: %" PRId64, inner);
-	if (m->code || !count_layers(m))
+	if (m->code || !layers_count(m))
 		return;
 	for (int64_t i = 0; i < m->blocks; i++)
 		width[i] = (int32_t)(i < m->blocks - shared ? inner : 2 * inner);
@@ -346,15 +279,15 @@ static void gemma4_heads(struct making *m)
 {
 	int64_t local = making_int(m, "num_key_value_heads", INT64_MIN);
 	int64_t full = making_int(m, "num_global_key_value_heads", local);
-	int32_t heads[LAYERS_MAX];
+	int32_t heads[MAKING_LAYERS_MAX];
 
-	if (!has(m, "num_global_key_value_heads")) {
+	if (!making_has(m, "num_global_key_value_heads")) {
 		key_put(m, ".attention.head_count_kv", local);
 		return;
 	}
 	if (local < 1 || full < 1 || local > MAKING_SIZE_MAX || full > MAKING_SIZE_MAX)
 		making_fail(m, E_FORMAT, "%" PRId64 " and %" PRId64 " key heads", local, full);
-	if (m->code || !count_layers(m))
+	if (m->code || !layers_count(m))
 		return;
 	for (int64_t i = 0; i < m->blocks; i++)
 		heads[i] = (int32_t)(layer_is(m, i, "sliding_attention", false) ? local : full);
@@ -406,7 +339,7 @@ void keys_glm4_moe(struct making *m)
 	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
 	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 0));
 	key_put(m, ".leading_dense_block_count", making_int(m, "first_k_dense_replace", 0));
-	key_put(m, ".expert_gating_func", SIGMOID);
+	key_put(m, ".expert_gating_func", GATING_SIGMOID);
 	key_float(m, ".expert_weights_scale", "routed_scaling_factor", 1);
 	if (!m->code)
 		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
@@ -423,7 +356,7 @@ void keys_minimax(struct making *m)
 	key_copy(m, ".expert_count", "num_local_experts");
 	key_copy(m, ".expert_used_count", "num_experts_per_tok");
 	key_copy(m, ".expert_feed_forward_length", "intermediate_size");
-	key_put(m, ".expert_gating_func", SIGMOID);
+	key_put(m, ".expert_gating_func", GATING_SIGMOID);
 }
 
 /* ---- short convolutions ---- */
@@ -451,9 +384,9 @@ static void lfm2_layers(struct making *m)
 {
 	int64_t dim = making_head_dim(m), kv = making_int(m, "num_key_value_heads", INT64_MIN);
 	const struct json *full = json_get(m->st->text, "full_attn_idxs");
-	int32_t heads[LAYERS_MAX];
+	int32_t heads[MAKING_LAYERS_MAX];
 
-	if (!count_layers(m))
+	if (!layers_count(m))
 		return;
 	if (kv < 1 || kv > MAKING_SIZE_MAX)
 		making_fail(m, E_FORMAT, "num_key_value_heads: %" PRId64, kv);
@@ -471,7 +404,8 @@ static void lfm2_layers(struct making *m)
 	key_copy(m, ".attention.head_count", "num_attention_heads");
 	key_ints(m, ".attention.head_count_kv", heads);
 	key_rope(m, dim);
-	key_float(m, ".attention.layer_norm_rms_epsilon", has(m, "norm_eps") ? "norm_eps" : "block_norm_eps", 1e-5);
+	key_float(m, ".attention.layer_norm_rms_epsilon", making_has(m, "norm_eps") ? "norm_eps" : "block_norm_eps",
+	          1e-5);
 	key_copy(m, ".vocab_size", "vocab_size");
 	key_copy(m, ".shortconv.l_cache", "conv_L_cache");
 }
@@ -494,166 +428,24 @@ void keys_lfm2_moe(struct making *m)
 	key_copy(m, ".expert_used_count", "num_experts_per_tok");
 	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
 	key_put(m, ".leading_dense_block_count", making_int(m, "num_dense_layers", 0));
-	key_put(m, ".expert_gating_func", SIGMOID);
+	key_put(m, ".expert_gating_func", GATING_SIGMOID);
 }
 
-/* ---- Mamba-2 ---- */
+/* ---- gpt-oss ---- */
 
-/* One value for the layers that are of a kind, 0 for the others. */
-struct kinds {
-	char kind[LAYERS_MAX]; /* 'M'amba, '*' attention, '-' an MLP, 'E'xperts */
-};
-
-static bool kinds_read(struct making *m, struct kinds *k)
+void keys_gpt_oss(struct making *m)
 {
-	static const char *const name[] = { "mamba", "attention", "mlp", "moe" };
-	const struct json *types = json_get(m->st->text, "layers_block_type");
-	const char *pattern = json_str(json_get(m->st->text, "hybrid_override_pattern"), NULL);
-	size_t n;
+	bool truncate = true;
 
-	if (types == NULL)
-		types = json_get(m->st->text, "layer_types");
-	if (!count_layers(m))
-		return false;
-	for (int64_t i = 0; i < m->blocks; i++) {
-		const char *type = json_str(json_at(types, (size_t)i), &n);
-
-		k->kind[i] = pattern && i < (int64_t)strlen(pattern) ? pattern[i] : 0;
-		for (int t = 0; t < 4 && !pattern && type; t++)
-			if (!strcmp(type, name[t]))
-				k->kind[i] = "M*-E"[t];
-		if (!k->kind[i] || !strchr("M*-E", k->kind[i])) {
-			making_fail(m, E_UNSUPPORTED, "layer %" PRId64 " is of no kind that GGUF files of %s have", i,
-			            m->arch->name);
-			return false;
-		}
-	}
-	return true;
-}
-
-/* A list: v for layers of a kind in `of`, w for those in `or`, 0 for the others. */
-static void key_by_kind(struct making *m, const char *key, const struct kinds *k, const char *of, int64_t v,
-                        const char * or, int64_t w)
-{
-	int32_t list[LAYERS_MAX];
-
-	if (v < 0 || v > INT32_MAX || w < 0 || w > INT32_MAX)
-		making_fail(m, E_FORMAT, "%" PRId64 " or %" PRId64 " for %s", v, w, key + 1);
-	for (int64_t i = 0; i < m->blocks && !m->code; i++)
-		list[i] = (int32_t)(strchr(of, k->kind[i]) ? v : strchr(or, k->kind[i]) ? w : 0);
-	key_ints(m, key, list);
-}
-
-/* The members of a mixer: those of mamba2 have no word before them, Nemotron's and Granite's another one. */
-static void key_mixer(struct making *m, const char *heads, const char *size, const char *groups, const char *state,
-                      const char *kernel)
-{
-	int64_t n = making_int(m, heads, INT64_MIN), dim = making_int(m, size, INT64_MIN);
-
-	if (n < 1 || dim < 1 || n > MAKING_SIZE_MAX || dim > MAKING_SIZE_MAX)
-		making_fail(m, E_FORMAT, "%s: %" PRId64 ", of %" PRId64, heads, n, dim);
-	key_copy(m, ".ssm.conv_kernel", kernel);
-	key_copy(m, ".ssm.state_size", state);
-	key_put(m, ".ssm.group_count", making_int(m, groups, 1));
-	key_put(m, ".ssm.inner_size", n * dim);
-	key_put(m, ".ssm.time_step_rank", n);
-}
-
-enum { NO_POSITIONS = 1 << 20 }; /* the context that files have whose layers do not turn */
-
-void keys_mamba2(struct making *m)
-{
-	key_put(m, ".block_count", m->blocks);
-	key_put(m, ".context_length", NO_POSITIONS);
-	key_copy(m, ".embedding_length", "hidden_size");
-	key_put(m, ".feed_forward_length", 0);
-	key_put(m, ".attention.head_count", 0);
-	key_float(m, ".attention.layer_norm_rms_epsilon", "layer_norm_epsilon", 1e-5);
-	key_mixer(m, "num_heads", "head_dim", "n_groups", "state_size", "conv_kernel");
-}
-
-static void nemotron_experts(struct making *m)
-{
-	key_copy(m, ".expert_count", "n_routed_experts");
+	want_float(m, "swiglu_limit", 7);
+	want_float(m, "swiglu_alpha", 1.702);
+	keys_plain(m);
+	want_period(m, 2);
+	key_copy(m, ".attention.sliding_window", "sliding_window");
+	key_copy(m, ".expert_count", "num_local_experts");
 	key_copy(m, ".expert_used_count", "num_experts_per_tok");
-	key_put(m, ".expert_group_count", making_int(m, "n_group", 1));
-	key_put(m, ".expert_group_used_count", making_int(m, "topk_group", 1));
-	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
-	key_copy(m, ".expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
-	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 1));
-	key_float(m, ".expert_weights_scale", "routed_scaling_factor", 1);
-	key_copy_if_there(m, ".moe_latent_size", "moe_latent_size");
-	if (!m->code)
-		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
-}
-
-void keys_nemotron(struct making *m)
-{
-	bool experts = strcmp(m->arch->name, "nemotron_h");
-	int64_t dim = making_head_dim(m), heads = making_int(m, "num_attention_heads", INT64_MIN);
-	const char *eps = has(m, "layer_norm_epsilon") ? "layer_norm_epsilon" : "norm_eps";
-	struct kinds k;
-
-	want_text(m, "mlp_hidden_act", "relu2");
-	if (heads < 1)
-		making_fail(m, E_FORMAT, "num_attention_heads: %" PRId64, heads);
-	if (m->code || !kinds_read(m, &k))
-		return;
-	key_put(m, ".block_count", m->blocks);
-	key_put(m, ".context_length", NO_POSITIONS);
-	key_copy(m, ".embedding_length", "hidden_size");
-	key_copy(m, ".vocab_size", "vocab_size");
-	key_by_kind(m, ".feed_forward_length", &k, "-", making_int(m, "intermediate_size", 0), "E",
-	            experts ? making_int(m, "moe_intermediate_size", 0) : 0);
-	key_put(m, ".attention.head_count", heads);
-	key_by_kind(m, ".attention.head_count_kv", &k, "*", making_int(m, "num_key_value_heads", heads), "", 0);
-	key_put(m, ".attention.key_length", dim);
-	key_put(m, ".attention.value_length", dim);
-	key_float(m, ".attention.layer_norm_rms_epsilon", eps, 1e-5);
-	key_float(m, ".attention.layer_norm_epsilon", eps, 1e-5);
-	key_mixer(m, "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel");
-	key_rope(m, dim);
-	key_put(m, ".rope.dimension_count", m->code ? 0 : making_int(m, "hidden_size", INT64_MIN) / heads);
-	if (!m->code)
-		pair_bool(&m->p, ".rope.scaling.finetuned", false);
-	if (experts)
-		nemotron_experts(m);
-}
-
-/* Rows of queries and keys are in pairs, also where they do not turn. */
-void keys_granite_hybrid(struct making *m)
-{
-	int64_t dim = making_head_dim(m), experts = making_int(m, "num_local_experts", 0),
-		heads = making_int(m, "num_attention_heads", INT64_MIN);
-	const char *position = json_str(json_get(m->st->text, "position_embedding_type"), NULL);
-	bool turns = position && !strcmp(position, "rope");
-	struct kinds k;
-
-	if (m->code || !kinds_read(m, &k))
-		return;
-	if (!memchr(k.kind, 'M', (size_t)m->blocks))
-		making_fail(m, E_UNSUPPORTED,
-		            "layer_types: none is mamba: GGUF has such a model as granite or granitemoe");
-	/* Readers norm each group by itself, Granite's own module the whole width. */
-	want_int(m, "mamba_n_groups", 1, 1);
-	key_put(m, ".block_count", m->blocks);
-	key_put(m, ".context_length", turns ? making_int(m, "max_position_embeddings", INT64_MIN) : NO_POSITIONS);
-	key_copy(m, ".embedding_length", "hidden_size");
-	key_copy(m, ".vocab_size", "vocab_size");
-	key_put(m, ".feed_forward_length",
-	        making_int(m, experts ? "intermediate_size" : "shared_intermediate_size", INT64_MIN));
-	key_put(m, ".attention.head_count", heads);
-	key_by_kind(m, ".attention.head_count_kv", &k, "*", making_int(m, "num_key_value_heads", heads), "", 0);
-	key_float(m, ".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-5);
-	key_rope(m, dim);
-	key_put(m, ".rope.dimension_count", dim);
-	granite_scales(m);
-	key_mixer(m, "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv");
-	if (!m->code)
-		pair_bool(&m->p, ".rope.scaling.finetuned", turns);
-	if (experts < 1)
-		return;
-	key_put(m, ".expert_count", experts);
-	key_copy(m, ".expert_used_count", "num_experts_per_tok");
-	key_copy(m, ".expert_shared_feed_forward_length", "shared_intermediate_size");
+	key_copy(m, ".expert_feed_forward_length", "intermediate_size");
+	if (!m->code && !json_to_bool(rope_member(m, "truncate"), &truncate) && !truncate)
+		log_warn("%s: rope_scaling.truncate: false: readers of GGUF cut the ramp of YaRN to whole frequencies",
+		         m->st->dir);
 }

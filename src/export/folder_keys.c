@@ -109,6 +109,84 @@ bool making_flag(struct making *m, const char *member, bool dflt)
 	return v;
 }
 
+bool making_has(const struct making *m, const char *member)
+{
+	return json_kind(json_get(m->st->text, member)) != JSON_NULL;
+}
+
+void key_float(struct making *m, const char *key, const char *member, double dflt)
+{
+	double v = making_float(m, member, dflt);
+
+	if (!m->code)
+		pair_f32(&m->p, key, v);
+}
+
+void key_float_if_there(struct making *m, const char *key, const char *member)
+{
+	if (making_has(m, member))
+		key_float(m, key, member, (double)NAN);
+}
+
+void want_int(struct making *m, const char *member, int64_t dflt, int64_t want)
+{
+	int64_t v = making_int(m, member, dflt);
+
+	if (!m->code && v != want)
+		making_fail(m, E_UNSUPPORTED, "%s: %" PRId64 ": GGUF files of %s have %" PRId64, member, v,
+		            m->arch->name, want);
+}
+
+void want_flag(struct making *m, const char *member, bool dflt)
+{
+	if (making_flag(m, member, dflt) != dflt)
+		making_fail(m, E_UNSUPPORTED, "%s: %s: GGUF files of %s have %s", member, dflt ? "false" : "true",
+		            m->arch->name, dflt ? "true" : "false");
+}
+
+void want_text(struct making *m, const char *member, const char *want)
+{
+	size_t n;
+	const char *is = json_str(json_get(m->st->text, member), &n);
+
+	if (is && (n != strlen(want) || memcmp(is, want, n)))
+		making_fail(m, E_UNSUPPORTED, "%s: %.60s: GGUF files of %s have %s", member, is, m->arch->name, want);
+}
+
+void want_float(struct making *m, const char *member, double want)
+{
+	double v = making_float(m, member, want);
+
+	if (!m->code && v != want)
+		making_fail(m, E_UNSUPPORTED, "%s: %g: GGUF files of %s have %g", member, v, m->arch->name, want);
+}
+
+bool layer_is(const struct making *m, int64_t i, const char *type, bool otherwise)
+{
+	const struct json *list = json_get(m->st->text, "layer_types");
+	size_t n;
+	const char *is = json_str(json_at(list, (size_t)i), &n);
+
+	return json_len(list) ? is && n == strlen(type) && !memcmp(is, type, n) : otherwise;
+}
+
+bool layers_count(struct making *m)
+{
+	size_t n = json_len(json_get(m->st->text, "layer_types"));
+
+	if (m->blocks > MAKING_LAYERS_MAX)
+		making_fail(m, E_LIMIT, "num_hidden_layers: %" PRId64 ", at most %d", m->blocks, MAKING_LAYERS_MAX);
+	else if (n && n != (size_t)m->blocks)
+		making_fail(m, E_FORMAT, "layer_types: %zu, of %" PRId64 " layers", n, m->blocks);
+	return !m->code;
+}
+
+void key_ints(struct making *m, const char *key, const int32_t *v)
+{
+	if (!m->code)
+		pair_list(&m->p, key, GGUF_I32, (uint64_t)m->blocks, v, (size_t)m->blocks * sizeof *v);
+}
+
 /* ---- rotations ---- */
 
 static const struct json *rope_of(const struct making *m)
@@ -125,6 +203,11 @@ double rope_float(struct making *m, const char *member, double dflt)
 	if (!m->code)
 		noted(m, json_get_double(rope_of(m), member, dflt, &v, m->err));
 	return v;
+}
+
+const struct json *rope_member(const struct making *m, const char *member)
+{
+	return json_get(rope_of(m), member);
 }
 
 static const char *rope_type(struct making *m)
@@ -171,7 +254,7 @@ static void put_llama3(struct making *m, int64_t dim, double theta)
 
 static bool rope_has(const struct making *m, const char *member)
 {
-	return json_kind(json_get(rope_of(m), member)) != JSON_NULL;
+	return json_kind(rope_member(m, member)) != JSON_NULL;
 }
 
 static void put_yarn(struct making *m)
@@ -385,7 +468,8 @@ static void keys_qwen3_vl_moe(struct making *m)
 static const struct family {
 	const char *model_type, *arch;
 	making_keys_fn *keys;
-	bool delta, tiled;
+	making_settle_fn *settle;
+	bool delta;
 	const char *with; /* a member of the config that counts something, so the line is this one; NULL: any */
 } families[] = {
 	{ "llama", "llama", keys_llama },
@@ -407,8 +491,8 @@ static const struct family {
 	{ "qwen2_5_vl_text", "qwen2vl", keys_qwen2_vl },
 	{ "qwen3_vl_text", "qwen3vl", keys_qwen3_vl },
 	{ "qwen3_vl_moe_text", "qwen3vlmoe", keys_qwen3_vl_moe },
-	{ "qwen3_5_text", "qwen35", keys_qwen3_5, true, true },
-	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, true, true },
+	{ "qwen3_5_text", "qwen35", keys_qwen3_5, settle_tiled, true },
+	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, settle_tiled, true },
 	{ "gemma2", "gemma2", keys_gemma2 },
 	{ "gemma3_text", "gemma3", keys_gemma3 },
 	{ "gemma4_text", "gemma4", keys_gemma4 },
@@ -416,11 +500,17 @@ static const struct family {
 	{ "lfm2", "lfm2", keys_lfm2 },
 	{ "lfm2_moe", "lfm2moe", keys_lfm2_moe },
 	{ "minimax_m2", "minimax-m2", keys_minimax },
-	{ "qwen3_next", "qwen3next", keys_qwen3_next, true },
-	{ "granitemoehybrid", "granitehybrid", keys_granite_hybrid },
-	{ "mamba2", "mamba2", keys_mamba2 },
-	{ "nemotron_h", "nemotron_h_moe", keys_nemotron, .with = "n_routed_experts" },
-	{ "nemotron_h", "nemotron_h", keys_nemotron },
+	{ "qwen3_next", "qwen3next", keys_qwen3_next, NULL, true },
+	{ "granitemoehybrid", "granitehybrid", keys_granite_hybrid, settle_mamba },
+	{ "mamba2", "mamba2", keys_mamba2, settle_mamba },
+	{ "nemotron_h", "nemotron_h_moe", keys_nemotron, settle_mamba, .with = "n_routed_experts" },
+	{ "nemotron_h", "nemotron_h", keys_nemotron, settle_mamba },
+	{ "falcon_h1", "falcon-h1", keys_falcon_h1, settle_falcon_h1 },
+	{ "gpt_oss", "gpt-oss", keys_gpt_oss },
+	{ "deepseek_v3", "deepseek2", keys_deepseek },
+	{ "kimi_k2", "deepseek2", keys_deepseek },
+	{ "glm4_moe_lite", "deepseek2", keys_deepseek },
+	{ "kimi_linear", "kimi-linear", keys_kimi_linear, settle_kimi_linear },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -460,8 +550,8 @@ void making_keys(struct making *m)
 	if (!f)
 		return;
 	m->arch = gguf_arch_find(f->arch);
+	m->settle = f->settle;
 	m->delta = f->delta;
-	m->tiled = f->tiled;
 	m->inside = !strcmp(f->model_type, "mistral") && m->st->text != m->st->config;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);

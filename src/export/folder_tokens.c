@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "export/folder_vocab.h"
 #include "store/gguf_pre.h"
@@ -505,7 +506,10 @@ void making_tokens(struct making *m, int64_t vocabulary)
 	rc = store_document(m->st, "tokenizer.json", &text, m->err);
 	if (!rc && !(root = json_parse(text.p, text.n, 0, m->err)))
 		rc = err_prefix(m->err, "%s", store_place(m->st, "tokenizer.json"));
-	if (rc == E_MISSING) {
+	if (rc == E_MISSING && file_exists(store_place(m->st, "tiktoken.model"))) {
+		making_fail(m, E_UNSUPPORTED,
+		            "tiktoken.model: GGUF files are written of tokenizer.json and tekken.json");
+	} else if (rc == E_MISSING) {
 		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
 	} else if (rc) {
 		m->code = rc;

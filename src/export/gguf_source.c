@@ -4,6 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* gpt-oss is published in MXFP4: there is no model that its codes were made from. */
+static bool stays(const struct gguf *g, const struct gguf_info *t)
+{
+	const struct gguf_value *arch = gguf_find(g, "general.architecture");
+	const uint8_t *at;
+	struct gguf_string name;
+
+	if (!arch || arch->kind != GGUF_STRING || arch->array || t->type != gguf_type_named("MXFP4"))
+		return false;
+	at = arch->p;
+	name = gguf_next(&at);
+	return name.n == 7 && !memcmp(name.p, "gpt-oss", 7);
+}
+
 int gguf_source_open(struct gguf_source *s, const char *path, struct err *err)
 {
 	int rc = gguf_open(&s->g, path, err);
@@ -13,8 +27,10 @@ int gguf_source_open(struct gguf_source *s, const char *path, struct err *err)
 		return rc;
 	s->n = s->g.n_info;
 	s->t = xcalloc(s->n + 1, sizeof *s->t);
-	for (size_t i = 0; i < s->n; i++)
+	for (size_t i = 0; i < s->n; i++) {
 		s->t[i].t = s->g.info[i];
+		s->t[i].stays = stays(&s->g, &s->g.info[i]);
+	}
 	return 0;
 }
 

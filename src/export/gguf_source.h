@@ -11,11 +11,19 @@
 struct source_tensor {
 	/* As the new file names and shapes it; type and data are those of the source. */
 	struct gguf_info t;
-	/* Of a tensor that lies in n_part runs (experts): where each begins; n_part 0: all of it is at t.data. */
-	const uint8_t **part;
+	/* Of a tensor that lies in n_part runs (experts, heads): the matrix that each of them is; n_part 0: all of it is at
+	 * t.data. */
+	struct weight *part;
 	int n_part;
-	/* Row r is row[r] of the source, element c of it col[c]; NULL: in the same order. */
+	/* Row r is row[r] of the source (of its run), element c of it col[c]; NULL: in the same order. */
 	const int32_t *row, *col;
+	/* From one element of a row to the next, in a run of plain elements; 0: they stand side by side.  With the run's
+	 * row_bytes it says of a matrix that it lies transposed, or that others stand between its columns. */
+	size_t col_bytes;
+	/* Elements are multiplied by times, then those of row r by row_times[r]; 0 and NULL: they are not. */
+	float times;
+	const float *row_times;
+	bool stays;           /* its codes go over as they are, whatever type is asked for */
 	const char *known_as; /* what a calibration calls it; NULL: t.name */
 };
 

@@ -157,6 +157,11 @@ static void encode_gguf_row(const struct item *it, uint8_t *const out[ITEM_STREA
 	gguf_encode(out[0], it->how, x, it->w.cols, it->importance);
 }
 
+static void recode_gguf_row(const struct item *it, uint8_t *out, int row)
+{
+	mxfp4_recode(out, &it->w, row);
+}
+
 /* Finds how much each input of the item counts, of run `part` alone where the tensor is in runs, in the order of the new
  * file. */
 static void weigh(struct plan *p, struct item *it, const struct source_tensor *from, int part, const struct imatrix *m)
@@ -184,6 +189,30 @@ static void weigh(struct plan *p, struct item *it, const struct source_tensor *f
 	}
 }
 
+/* Run `part` of tensor i, as the matrix that it is in the source. */
+static int run_of(struct weight *w, const struct plan *p, size_t i, int part, struct err *err)
+{
+	const struct source_tensor *from = &p->s->t[i];
+	const struct gguf_info *t = &from->t;
+	int64_t cols = t->n_dim ? t->ne[0] : 1, rows = cols ? t->count / cols : 0;
+
+	if (from->n_part) {
+		*w = from->part[part];
+		return 0;
+	}
+	if (cols > INT_MAX || rows > INT_MAX)
+		return err_set(err, E_LIMIT, "%s: tensor %s: %lld rows of %lld, at most %d are read", p->s->g.path,
+		               t->name, (long long)rows, (long long)cols, INT_MAX);
+	return weight_gguf(w, t->name, t->type, (int)rows, (int)cols, t->data, t->bytes, err);
+}
+
+/* Whether the run's bytes are those of the new file. */
+static bool goes_over(const struct source_tensor *from, int part, const struct gguf_type *type)
+{
+	return type == from->t.type && (!from->n_part || from->part[part].fmt == type->fmt) && !from->row &&
+	       !from->col && !from->col_bytes && from->times == 0 && !from->row_times;
+}
+
 /* One run of tensor i becomes its type: an item whose place is not known yet. */
 static int item_make(struct plan *p, size_t i, int part, const struct export_ask *ask, struct err *err)
 {
@@ -191,36 +220,41 @@ static int item_make(struct plan *p, size_t i, int part, const struct export_ask
 	const struct gguf_info *t = &from->t;
 	const struct gguf_type *type = p->type[i];
 	struct item *it = &p->item[p->n++];
-	int64_t parts = from->n_part ? from->n_part : 1, cols = t->n_dim ? t->ne[0] : 1,
-		rows = cols ? t->count / parts / cols : 0;
-	const uint8_t *data = from->n_part ? from->part[part] : t->data;
-	size_t bytes = t->bytes / (size_t)parts;
 	int rc;
 
-	*it = (struct item){ .name = t->name, .bytes = data, .n = bytes };
-	if (type == t->type && !from->row && !from->col)
+	*it = (struct item){ .name = t->name, .bytes = t->data, .n = t->bytes };
+	if (goes_over(from, part, type)) {
+		if (from->n_part) {
+			it->bytes = from->part[part].data;
+			it->n = (size_t)from->part[part].rows * from->part[part].row_bytes;
+		}
 		return 0;
-	if (!t->type->fmt || (t->type->fmt->coding && t->type->fmt->bits < LEAST_BITS))
+	}
+	rc = run_of(&it->w, p, i, part, err);
+	if (rc)
+		return rc;
+	if (!from->stays && it->w.fmt->coding && it->w.fmt->bits < LEAST_BITS)
 		return err_set(
 			err, E_UNSUPPORTED,
 			"%s: tensor %s is %s: what has fewer than %d bits is not quantised again; take the model "
 			"that it was made from",
 			p->s->g.path, t->name, t->type->name, LEAST_BITS);
-	if (cols > INT_MAX || rows > INT_MAX)
-		return err_set(err, E_LIMIT, "%s: tensor %s: %lld rows of %lld, at most %d are read", p->s->g.path,
-		               t->name, (long long)rows, (long long)cols, INT_MAX);
-	rc = weight_gguf(&it->w, t->name, t->type, (int)rows, (int)cols, data, bytes, err);
-	if (rc)
-		return rc;
 	it->bytes = NULL;
 	it->n = 0;
-	it->encode = encode_gguf_row;
+	if (from->stays)
+		it->recode = recode_gguf_row;
+	else
+		it->encode = encode_gguf_row;
 	it->how = type;
-	it->row_bytes[0] = (size_t)(cols / type->block) * (size_t)type->block_bytes;
+	it->row_bytes[0] = (size_t)(it->w.cols / type->block) * (size_t)type->block_bytes;
 	it->row = from->row;
 	it->col = from->col;
+	it->col_bytes = from->col_bytes;
+	it->times = from->times;
+	it->row_times = from->row_times;
 	it->stack = 1;
-	weigh(p, it, from, part, ask->importance);
+	if (!from->stays)
+		weigh(p, it, from, part, ask->importance);
 	return 0;
 }
 
@@ -231,7 +265,7 @@ static int tensor_plan(struct plan *p, size_t i, const struct mix *mix, const st
 	const struct gguf_info *t = &from->t;
 	int rc = 0, parts = from->n_part ? from->n_part : 1;
 
-	p->type[i] = p->s->kept ? t->type : mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
+	p->type[i] = p->s->kept || from->stays ? t->type : mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
 	if (!p->type[i])
 		p->type[i] = p->s->made ? gguf_type_named("F32") : t->type;
 	for (int part = 0; part < parts && !rc; part++)
@@ -282,7 +316,7 @@ static void places(struct plan *p, size_t head)
 	for (size_t i = 0; i < p->s->n; i++) {
 		for (int part = 0; !part || part < p->s->t[i].n_part; part++, it++) {
 			it->at[0] = at;
-			at += it->n + (it->encode ? (size_t)it->w.rows * it->row_bytes[0] : 0);
+			at += it->n + (size_t)it->w.rows * it->row_bytes[0];
 		}
 		at = aligned(at);
 	}

@@ -99,6 +99,30 @@ struct batch {
 	uint8_t *out[ITEM_STREAMS];
 };
 
+/* Row r of the source's matrix as floats. */
+static void read_row(float *x, const struct item *it, int r)
+{
+	struct weight one = it->w; /* the row as a column */
+
+	if (!it->col_bytes) {
+		it->w.fmt->decode(x, &it->w, r);
+		return;
+	}
+	one.data += (size_t)r * one.row_bytes;
+	one.row_bytes = it->col_bytes;
+	one.cols = 1;
+	for (int c = 0; c < it->w.cols; c++)
+		one.fmt->decode(x + c, &one, c);
+}
+
+static void multiply(float *x, const struct item *it, int row)
+{
+	for (int c = 0; it->times != 0 && c < it->w.cols; c++)
+		x[c] *= it->times;
+	for (int c = 0; it->row_times && c < it->w.cols; c++)
+		x[c] *= it->row_times[row];
+}
+
 static void encode_row(void *ctx, int i)
 {
 	struct batch *b = ctx;
@@ -106,9 +130,14 @@ static void encode_row(void *ctx, int i)
 	float *x = b->x + (size_t)pool_thread() * 2 * (size_t)it->w.cols, *ordered = x + it->w.cols;
 	uint8_t *out[ITEM_STREAMS];
 	struct item one = *it;
-	int row = b->first + i;
+	int row = b->first + i, from = it->row ? it->row[row] : row;
 
-	it->w.fmt->decode(x, &it->w, it->row ? it->row[row] : row);
+	if (it->recode) {
+		it->recode(it, b->out[0] + (size_t)i * it->row_bytes[0], from);
+		return;
+	}
+	read_row(x, it, from);
+	multiply(x, it, row);
 	if (!encode_takes(x, it->w.cols)) {
 		__atomic_store_n(&b->failed, row, __ATOMIC_RELAXED);
 		return;
@@ -149,11 +178,16 @@ static int write_matrix(struct out *f, const struct item *it, struct err *err)
 	return rc;
 }
 
+static bool is_matrix(const struct item *it)
+{
+	return it->encode || it->recode;
+}
+
 static size_t item_bytes(const struct item *it)
 {
 	size_t sum = it->n;
 
-	for (int k = 0; k < ITEM_STREAMS && it->encode; k++)
+	for (int k = 0; k < ITEM_STREAMS && is_matrix(it); k++)
 		sum += (size_t)it->w.rows * it->row_bytes[k];
 	return sum;
 }
@@ -161,7 +195,7 @@ static size_t item_bytes(const struct item *it)
 static int write_item(struct out *f, int i, struct err *err)
 {
 	const struct item *it = &f->job->item[i];
-	int rc = it->encode ? write_matrix(f, it, err) : put(f, it->at[0], it->bytes, it->n, err);
+	int rc = is_matrix(it) ? write_matrix(f, it, err) : put(f, it->at[0], it->bytes, it->n, err);
 
 	f->unsafe += item_bytes(it);
 	if (!rc && f->unsafe >= (f->job->safe_bytes ? f->job->safe_bytes : SAFE_BYTES))

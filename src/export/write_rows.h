@@ -19,10 +19,16 @@ struct item {
 	const uint8_t *bytes;
 	size_t n;
 	/* Or rows of w, each to stream i at at[i] + row * row_bytes[i].  Row r is read from row[r] of w, its element c from
-	 * col[c]; NULL: in the same order. */
+	 * col[c]; NULL: in the same order.  col_bytes: from one element of a row to the next, where they are plain and stand
+	 * apart; 0: side by side.  Elements are multiplied by times, then by row_times[r]; 0 and NULL: they are not. */
 	struct weight w;
 	const int32_t *row, *col;
+	size_t col_bytes;
+	float times;
+	const float *row_times;
 	void (*encode)(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x);
+	/* In place of encode: writes row `row` of w, whose codes go over as they are. */
+	void (*recode)(const struct item *it, uint8_t *out, int row);
 	size_t at[ITEM_STREAMS], row_bytes[ITEM_STREAMS]; /* row_bytes 0: no such stream */
 	const void *how;                                  /* the encoder's own: a type */
 	int bits, group;                                  /* likewise */

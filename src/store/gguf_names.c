@@ -203,30 +203,31 @@ static const struct gguf_name glm4_moe[] = {
 };
 
 /* Latent attention.  Newer files have the two halves of kv_b in one matrix a head, as mlx's folders do. */
-#define LATENT_NAMES                                                                         \
-	{ "attn_q_a.weight", "self_attn.q_a_proj.weight", NULL, 0 },                         \
-		{ "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", NULL, 0 },       \
-		{ "attn_q_b.weight", "self_attn.q_b_proj.weight", NULL, 0 },                 \
-		{ "attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", NULL, 0 },  \
-		{ "attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", NULL, 0 },     \
-		{ "attn_kv_b.weight", "self_attn.kv_b_proj.weight", NULL, 0 },               \
-		{ "attn_k_b.weight", "self_attn.embed_q.weight", NULL, 0 },                  \
-		{ "attn_v_b.weight", "self_attn.unembed_out.weight", NULL, 0 },              \
-		{ "ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", NULL, 0 }, \
-		{ "ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight", NULL, 0 },     \
-	{                                                                                    \
-		"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", NULL, 0      \
+#define LATENT_NAMES                                                                        \
+	{ "attn_q_a.weight", "self_attn.q_a_proj.weight", NULL, 0 },                        \
+		{ "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", NULL, 0 },      \
+		{ "attn_q_b.weight", "self_attn.q_b_proj.weight", NULL, 0 },                \
+		{ "attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", NULL, 0 }, \
+		{ "attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", NULL, 0 },    \
+		{ "attn_kv_b.weight", "self_attn.kv_b_proj.weight", NULL, 0 },              \
+		{ "attn_k_b.weight", "self_attn.embed_q.weight", NULL, 0 },                 \
+	{                                                                                   \
+		"attn_v_b.weight", "self_attn.unembed_out.weight", NULL, 0                  \
 	}
 
 static const struct gguf_name deepseek[] = {
 	LATENT_NAMES,
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
 	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
 static const struct gguf_name kimi_linear[] = {
 	LATENT_NAMES,
-	{ "exp_probs_b.bias", "mlp.e_score_correction_bias", NULL, 0 },
+	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
+	SHARED_EXPERT_NAMES("block_sparse_moe.shared_experts"),
+	{ "exp_probs_b.bias", "block_sparse_moe.gate.e_score_correction_bias", NULL, 0 },
 	{ "ssm_beta.weight", "self_attn.b_proj.weight", NULL, 0 },
 	{ "ssm_f_a.weight", "self_attn.f_a_proj.weight", NULL, 0 },
 	{ "ssm_f_b.weight", "self_attn.f_b_proj.weight", NULL, 0 },

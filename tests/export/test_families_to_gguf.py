@@ -69,6 +69,41 @@ with tempfile.TemporaryDirectory() as tmp:
                 if not key.startswith(("tokenizer.", "general.", *apart)):
                     check(ours.pairs.get(key) == theirs.pairs.get(key), f"{name}: {key}: {ours.pairs.get(key)} for {theirs.pairs.get(key)}")
 
+    def rewritten(path, change):
+        """The folder at path with other tensors: change(tensors) gets and returns {name: (type, shape, bytes)}."""
+        model = os.path.join(path, "model.safetensors")
+        data = open(model, "rb").read()
+        n, at, header = int.from_bytes(data[:8], "little"), 0, {}
+        tensors = {name: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]])
+                   for name, t in json.loads(data[8 : 8 + n]).items() if name != "__metadata__"}
+        tensors = change(tensors)
+        for name, (kind, shape, values) in tensors.items():
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(values)]}
+            at += len(values)
+        head = json.dumps(header).encode()
+        os.remove(model)  # a link
+        with open(model, "wb") as f:
+            f.write(len(head).to_bytes(8, "little") + head + b"".join(values for _, _, values in tensors.values()))
+        return path
+
+    def unpacked(tensors):
+        """gpt-oss with its experts in BF16, as fine-tuned folders have them: [experts][inputs][rows], gate and up rows in turn."""
+        e2m1, out = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], {}
+        for name, (kind, shape, data) in tensors.items():
+            if name.endswith("_scales"):
+                continue
+            if name.endswith("_blocks"):
+                name, (experts, rows, groups, _) = name[: -len("_blocks")], shape
+                scales, cols = tensors[name + "_scales"][2], 32 * groups
+                kind, shape, x = "BF16", [experts, cols, rows], array.array("f", bytes(4 * experts * cols * rows))
+                for i, byte in enumerate(data):
+                    row, c = divmod(2 * i, cols)
+                    for k in range(2):
+                        x[(row // rows * cols + c + k) * rows + row % rows] = e2m1[byte >> 4 * k & 15] * 2.0 ** (scales[i // 16] - 127)
+                data = b"".join(x.tobytes()[i + 2 : i + 4] for i in range(0, 4 * len(x), 4))
+            out[name] = kind, shape, data
+        return out
+
     def refused(folder, name, what, **config):
         if not os.path.isdir(folder):
             return print("skipped", folder)
@@ -113,5 +148,38 @@ with tempfile.TemporaryDirectory() as tmp:
     same(beside("mamba2"), "mamba2", 1e-3, theirs=file("mamba2/bf16"))
     for name, of in (("nemotron_h", "nemotron_h/bf16"), ("nemotron_h_moe", "nemotron_h_moe/q8_0"), ("nemotron_h_latent", None)):
         same(beside(name), name, 1e-3, theirs=of and file(of))
+    same(beside("falcon_h1"), "falcon_h1", 1e-3, theirs=file("falcon_h1/bf16"))
+    if os.path.isdir(beside("falcon_h1")):
+        tied = changed(beside("falcon_h1"), "falcon", tie_word_embeddings=True)
+        rewritten(tied, lambda tensors: {name: t for name, t in tensors.items() if name != "lm_head.weight"})
+        same(tied, "falcon_tied", 1e-3)
+    refused(beside("falcon_h1"), "biased", "attention_bias: true", attention_bias=True)
+    same(beside("deepseek_v3"), "deepseek_v3", theirs=file("deepseek_v3/bf16"))
+    same(beside("deepseek_v3"), "kimi_k2", model_type="kimi_k2")
+    same(in_tree("deepseek_mtp"), "deepseek_mtp")
+    same(beside("glm4_moe_lite"), "glm4_moe_lite")
+    same(beside("kimi_linear"), "kimi_linear", 1e-3)
+    if os.path.isdir(beside("kimi_linear")):
+        kimi = changed(beside("kimi_linear"), "kimi")
+        open(os.path.join(kimi, "tiktoken.model"), "w").write("IQ== 0\n")
+        code, _, err = run("quantize", kimi, "--type", "F32", "--out", os.path.join(tmp, "kimi.gguf"))
+        check(code == 1 and "tiktoken.model" in err, f"kimi_linear with a tiktoken.model: {code} {err}")
+    refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)
+
+    # gpt-oss: GGUF has no key for truncate, which changes angles; its codes stay, whatever the type of the rest.
+    yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}
+    same(beside("gpt_oss"), "gpt_oss", theirs=file("gpt_oss/bf16"), rope_scaling=yarn)
+    same(beside("gpt_oss"), "gpt_oss_ramp", 0.2)
+    if os.path.isdir(beside("gpt_oss")):
+        again, plain = (os.path.join(tmp, n + ".gguf") for n in ("oss_again", "oss_plain"))
+        ids, first = (os.path.join(tmp, "gpt_oss." + n) for n in ("json", "gguf"))
+        for what, source, out in (("a file", first, again), ("experts in BF16", rewritten(changed(os.path.join(tmp, "gpt_oss"), "oss_unpacked"), unpacked), plain)):
+            code, _, err = run("quantize", source, "--type", "F32" if out == plain else "Q8_0", "--out", out)
+            check(code == 0, f"gpt_oss: {what}: {err}")
+        code, _, err = run("quantize", beside("gpt_oss"), "--type", "F32", "--out", os.path.join(tmp, "oss_warned.gguf"))
+        check(code == 0 and "truncate: false" in err, f"gpt_oss: {code} {err}")
+        stays = {n: t for n, t in Gguf(first).tensors.items() if t[1] == 39}
+        check(len(stays) == 12 and all(Gguf(again).tensors[n] == t for n, t in stays.items()), "gpt_oss: codes of a file stay")
+        check(logits(plain, ids, plain + ".logits") == open(first + ".logits", "rb").read(), "gpt_oss: experts in BF16 are the same numbers")
 
 sys.exit(1 if failures else 0)

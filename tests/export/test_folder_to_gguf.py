@@ -138,7 +138,7 @@ with tempfile.TemporaryDirectory() as tmp:
     split["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+"
     far = json.loads(json.dumps(config))
     far["added_tokens"][0]["id"] = 1 << 40
-    refused(lambda c: c.update(model_type="falcon_h1"), config, "model_type falcon_h1")
+    refused(lambda c: c.update(model_type="jamba"), config, "model_type jamba")
     refused(rope, config, "rope type dynamic")
     refused(layers, config, "layer_types: layer 0")
     refused(lambda c: c.update(linear_num_value_heads=6), config, "value heads")
@@ -206,14 +206,57 @@ with tempfile.TemporaryDirectory() as tmp:
     hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per + 1, 64]}, "key heads have")
     hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per, 64, 2]}, "key heads have")
     hostile(next_, {delta + "in_proj_ba.weight": [8]}, "has 1 axes, 2 are wanted")
-    hostile(granite, {layer + "shared_mlp.input_linear.weight": [7, 64]}, "is no gate and up")
-    hostile(granite, {layer + "shared_mlp.input_linear.weight": [8]}, "is no gate and up")
-    hostile(granite, {layer + "block_sparse_moe.input_linear.weight": [8, 64]}, "is not a stack")
-    hostile(granite, {layer + "block_sparse_moe.output_linear.weight": [8, 64]}, "is not a stack")
+    hostile(granite, {layer + "shared_mlp.input_linear.weight": [7, 64]}, "7 rows are no gate and up")
+    hostile(granite, {layer + "shared_mlp.input_linear.weight": [8]}, "has 1 axes, 2 are wanted")
+    hostile(granite, {layer + "block_sparse_moe.input_linear.weight": [8, 64]}, "has 2 axes, 3 are wanted")
+    hostile(granite, {layer + "block_sparse_moe.output_linear.weight": [8, 64]}, "has 2 axes, 3 are wanted")
     hostile(lambda c: (granite(c), c.update(layer_types=["mamba"])), {}, "layer_types: 1")
     hostile(lambda c: (granite(c), c.update(mamba_n_heads=1 << 40)), {}, "mamba_n_heads")
     hostile(lambda c: c.update(model_type="nemotron_h", hybrid_override_pattern="M", head_dim=32, mlp_hidden_act="relu2"), {}, "layer")
     hostile(lambda c: c.update(model_type="gemma4_text", global_head_dim=1 << 30, head_dim=64, sliding_window=8), {}, "heads of")
+
+    def latent(c):
+        c.update(model_type="deepseek_v3", num_attention_heads=2, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=10,
+                 moe_intermediate_size=8, n_routed_experts=2, num_experts_per_tok=1)
+        c.pop("rope_parameters")
+
+    def kimi(c):
+        latent(c)
+        c.update(model_type="kimi_linear", mla_use_nope=True, num_experts=2, num_experts_per_token=1,
+                 linear_attn_config={"num_heads": 2, "head_dim": 4, "short_conv_kernel_size": 4, "full_attn_layers": [1], "kda_layers": []})
+
+    def oss(c):
+        c.update(model_type="gpt_oss", head_dim=32, sliding_window=8, num_local_experts=2, num_experts_per_tok=1)
+        c.pop("rope_parameters")
+        c.pop("layer_types")
+
+    def falcon(c):
+        c.update(model_type="falcon_h1", head_dim=32, mamba_n_heads=2, mamba_d_head=32, mamba_d_state=8, mamba_d_conv=4)
+        c.pop("rope_parameters")
+
+    kv_b, stack = layer + "self_attn.kv_b_proj.weight", layer + "mlp.experts."
+    hostile(latent, {kv_b: [32, 9]}, "is [32, 9], [32, 8] are wanted")
+    hostile(latent, {kv_b: [2, 16, 8]}, "has 3 axes, 2 are wanted")
+    hostile(lambda c: (latent(c), c.update(v_head_dim=1 << 40)), {kv_b: [32, 8]}, "values of")
+    hostile(lambda c: (latent(c), c.update(num_attention_heads=1 << 20)), {kv_b: [32, 8]}, "are wanted")
+    hostile(lambda c: (latent(c), c.update(num_attention_heads=5000)), {kv_b: [80000, 8]}, "are not 5000 times")
+    hostile(lambda c: (latent(c), c.update(rope_scaling={"type": "yarn", "factor": 4.0, "mscale": 0.5, "mscale_all_dim": 1.0})), {}, "mscale 0.5")
+    hostile(lambda c: (latent(c), c.update(scoring_func="softmax")), {}, "scoring_func: softmax")
+    hostile(lambda c: (kimi(c), c["linear_attn_config"].update(full_attn_layers=[1 << 40])), {}, "full_attn_layers: element 0")
+    hostile(lambda c: (kimi(c), c["linear_attn_config"].pop("head_dim")), {}, "linear_attn_config.head_dim: missing")
+    hostile(lambda c: (kimi(c), c.pop("linear_attn_config")), {}, "linear_attn_config.num_heads")
+    hostile(oss, {stack + "gate_up_proj_blocks": [2, 8, 2, 16]}, "gate_up_proj_scales: missing")
+    hostile(oss, {stack + "gate_up_proj_scales": [2, 8, 2]}, "gate_up_proj_blocks: missing")
+    hostile(oss, {stack + "down_proj_blocks": [2, 8, 2, 16], stack + "down_proj_scales": [2, 8, 2]}, "are no codes and scales of mxfp4")
+    hostile(oss, {stack + "gate_up_proj_bias": [2, 7]}, "7 biases are no gate and up")
+    hostile(oss, {stack + "gate_up_proj": [2, 64, 7]}, "7 rows are no gate and up")
+    hostile(lambda c: (oss(c), c.update(layer_types=["full_attention"] * c["num_hidden_layers"])), {}, "layer_types: layer 0")
+    hostile(lambda c: (oss(c), c.update(swiglu_limit=6.5)), {}, "swiglu_limit: 6.5")
+    hostile(falcon, {layer + "mamba.in_proj.weight": [7, 64]}, "7 rows, gate, x, B, C and steps have 146")
+    hostile(lambda c: (falcon(c), c.update(ssm_multipliers=[1.0])), {layer + "mamba.in_proj.weight": [146, 64]}, "is not 5 numbers")
+    hostile(lambda c: (falcon(c), c.update(mamba_n_heads=1 << 40)), {}, "mamba_n_heads")
+    hostile(lambda c: (falcon(c), c.update(mlp_bias=True)), {}, "mlp_bias: true")
+    hostile(falcon, {layer + "mamba.conv1d.weight": [80, 4, 1]}, "take the folder as Hugging Face has it")
     hostile(experts, {expert % 0: [3, 8, 64], expert % 1: [3, 8, 64]}, "2 are wanted")
     hostile(experts, {expert % 0: [8, 64], expert % 1: [16, 32]}, "of another size")
     hostile(experts, {"model.layers.99999.mlp.experts.0.gate_proj.weight": [8, 64]}, "have no name for it")
@@ -224,7 +267,8 @@ with tempfile.TemporaryDirectory() as tmp:
 
     # The converter's own files of the same folders.
     theirs = lambda name: Gguf(os.path.join(golden, "_gguf/models", name + ".gguf"))
-    for folder, name in (("qwen3_5/hf-bf16", "qwen3_5/bf16"), ("llama/hf-f32", "llama/bf16")):
+    for folder, name in (("qwen3_5/hf-bf16", "qwen3_5/bf16"), ("llama/hf-f32", "llama/bf16"), ("gpt_oss/hf-bf16", "gpt_oss/bf16"),
+                         ("deepseek_v3/hf-bf16", "deepseek_v3/bf16"), ("falcon_h1/hf-bf16", "falcon_h1/bf16")):
         out = at(folder.replace("/", "_"))
         quantize(os.path.join(golden, folder), "--type", "BF16", "--out", out)
         same_tensors(Gguf(out), theirs(name), folder)

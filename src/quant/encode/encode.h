@@ -23,6 +23,10 @@ void affine_encode(uint8_t *code, uint16_t *scale, uint16_t *bias, const float *
 /* Groups of 32, a byte E8M0 each, E2M1 codes, the first in the lower half of its byte. */
 void mxfp4_encode(uint8_t *code, uint8_t *scale, const float *x, int cols, const float *importance);
 
+/* Row `row` of w, which is mxfp4 in groups of 32, as blocks of GGUF's type MXFP4: the same codes and scales, 17 bytes a
+ * group. */
+void mxfp4_recode(uint8_t *out, const struct weight *w, int row);
+
 /* Every element is finite and at most 65504, so that no scale of 16 bits overflows. */
 bool encode_takes(const float *x, int cols);
 

@@ -98,3 +98,21 @@ void mxfp4_encode(uint8_t *code, uint8_t *scale, const float *x, int cols, const
 		scale[k / GROUP] = (uint8_t)(at + BIAS);
 	}
 }
+
+/* Codes of a group stand by pairs in mxfp4, in a block of GGUF the first half of them under the second. */
+void mxfp4_recode(uint8_t *out, const struct weight *w, int row)
+{
+	enum { GROUP = 32, HALF = GROUP / 2, BLOCK_BYTES = 1 + HALF };
+	const uint8_t *code = w->data + (size_t)row * w->row_bytes;
+	const uint8_t *scale = w->scales + (size_t)row * weight_scale_bytes(w);
+
+	assert(w->group == GROUP && w->scale_type == DT_F8_E8M0);
+	for (int g = 0; g < w->cols / GROUP; g++, code += HALF, out += BLOCK_BYTES) {
+		out[0] = scale[g];
+		for (int i = 0; i < HALF; i++) {
+			int low = code[i / 2] >> 4 * (i & 1) & 15, high = code[HALF / 2 + i / 2] >> 4 * (i & 1) & 15;
+
+			out[1 + i] = (uint8_t)(low | high << 4);
+		}
+	}
+}

@@ -1,0 +1,151 @@
+/* folder_latent.c - metadata of a GGUF file from config.json, of families with attention over latent rows; see folder_keys.c.
+ *
+ * A file has such attention as that of one key head, whose rows are the latent ones; the heads' own sizes have keys besides. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "export/folder_making.h"
+
+/* Sizes of attention, and what all of a kind have; the inputs of a head that turn are returned. */
+static int64_t latent_sizes(struct making *m)
+{
+	int64_t rank = making_int(m, "kv_lora_rank", INT64_MIN), nope = making_int(m, "qk_nope_head_dim", INT64_MIN),
+		rope = making_int(m, "qk_rope_head_dim", INT64_MIN), values = making_int(m, "v_head_dim", INT64_MIN),
+		heads = making_int(m, "num_attention_heads", INT64_MIN);
+
+	if (rank < 1 || nope < 1 || rope < 2 || values < 1 || heads < 1 || rank > MAKING_SIZE_MAX ||
+	    nope > MAKING_SIZE_MAX || rope > MAKING_SIZE_MAX || values > MAKING_SIZE_MAX || heads > MAKING_SIZE_MAX)
+		making_fail(m, E_FORMAT,
+		            "%" PRId64 " heads of %" PRId64 " and %" PRId64 ", values of %" PRId64
+		            ", latent rows of %" PRId64,
+		            heads, nope, rope, values, rank);
+	want_flag(m, "attention_bias", false);
+	want_int(m, "moe_layer_freq", 1, 1);
+	key_put(m, ".block_count", m->blocks + m->drafts);
+	key_copy(m, ".embedding_length", "hidden_size");
+	key_copy(m, ".feed_forward_length", "intermediate_size");
+	key_copy(m, ".vocab_size", "vocab_size");
+	key_put(m, ".attention.head_count", heads);
+	key_float(m, ".attention.layer_norm_rms_epsilon", "rms_norm_eps", (double)NAN);
+	key_copy_if_there(m, ".attention.q_lora_rank", "q_lora_rank");
+	key_put(m, ".attention.kv_lora_rank", rank);
+	key_put(m, ".attention.key_length", rank + rope);
+	key_put(m, ".attention.key_length_mla", nope + rope);
+	key_put(m, ".attention.value_length_mla", values);
+	key_put(m, ".rope.dimension_count", rope);
+	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
+	key_put(m, ".leading_dense_block_count", making_int(m, "first_k_dense_replace", 0));
+	key_put(m, ".expert_gating_func", GATING_SIGMOID);
+	key_float(m, ".expert_weights_scale", "routed_scaling_factor", 1);
+	if (m->drafts)
+		key_put(m, ".nextn_predict_layers", m->drafts);
+	return m->code ? 2 : rope;
+}
+
+/* YaRN makes scores larger by mscale_all_dim, and rotated rows by mscale over it, for which there is no key. */
+static void key_yarn_scale(struct making *m)
+{
+	double all = rope_float(m, "mscale_all_dim", 0), rows = rope_float(m, "mscale", 0);
+
+	if (m->code || all == 0)
+		return;
+	if (rows != all)
+		making_fail(m, E_UNSUPPORTED,
+		            "rope_scaling: mscale %g, and mscale_all_dim %g: GGUF files of %s have one", rows, all,
+		            m->arch->name);
+	else
+		pair_f32(&m->p, ".rope.scaling.yarn_log_multiplier", 0.1 * all);
+}
+
+void keys_deepseek(struct making *m)
+{
+	int64_t rope = latent_sizes(m);
+
+	want_text(m, "topk_method", "noaux_tc");
+	want_text(m, "scoring_func", "sigmoid");
+	want_flag(m, "rope_interleave", true);
+	key_copy(m, ".context_length", "max_position_embeddings");
+	key_put(m, ".attention.head_count_kv", 1);
+	key_put(m, ".attention.value_length", making_int(m, "kv_lora_rank", INT64_MIN));
+	key_rope(m, rope);
+	key_yarn_scale(m);
+	key_copy(m, ".expert_count", "n_routed_experts");
+	key_copy(m, ".expert_used_count", "num_experts_per_tok");
+	key_put(m, ".expert_group_count", making_int(m, "n_group", 1));
+	key_put(m, ".expert_group_used_count", making_int(m, "topk_group", 1));
+	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 0));
+	if (!m->code)
+		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
+}
+
+/* Whether one of the lists of layers counts them from 0, as newer folders do. */
+static bool lists_zero(const struct json *of)
+{
+	static const char *const list[] = { "full_attn_layers", "kda_layers" };
+	int64_t at;
+
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; i < json_len(json_get(of, list[k])); i++)
+			if (!json_to_int(json_at(json_get(of, list[k]), i), &at) && !at)
+				return true;
+	return false;
+}
+
+/* Layers of Kimi Delta Attention have no key heads. */
+static void key_kda_layers(struct making *m, const struct json *of)
+{
+	const struct json *full = json_get(of, "full_attn_layers");
+	int64_t base = lists_zero(of) ? 0 : 1, at;
+	int32_t heads[MAKING_LAYERS_MAX] = { 0 };
+
+	if (!layers_count(m))
+		return;
+	for (size_t i = 0; i < json_len(full) && !m->code; i++)
+		if (json_to_int(json_at(full, i), &at) || at < base || at - base >= m->blocks)
+			making_fail(m, E_FORMAT, "linear_attn_config.full_attn_layers: element %zu is no layer", i);
+		else
+			heads[at - base] = 1;
+	key_ints(m, ".attention.head_count_kv", heads);
+}
+
+static void key_of(struct making *m, const struct json *of, const char *key, const char *member)
+{
+	int64_t v = 0;
+
+	if (!m->code && json_to_int(json_get(of, member), &v))
+		making_fail(m, E_MISSING, "linear_attn_config.%s: missing, or no integer", member);
+	key_put(m, key, v);
+}
+
+void keys_kimi_linear(struct making *m)
+{
+	const struct json *of = json_get(m->st->text, "linear_attn_config");
+	int64_t heads = 0, rank = making_int(m, "kv_lora_rank", INT64_MIN);
+	double floor = 0;
+
+	latent_sizes(m);
+	want_flag(m, "mla_use_nope", true);
+	want_flag(m, "moe_renormalize", true);
+	want_text(m, "moe_router_activation_func", "sigmoid");
+	if (!m->code && (json_to_int(json_get(of, "num_heads"), &heads) ||
+	                 heads != making_int(m, "num_attention_heads", INT64_MIN)))
+		making_fail(m, E_UNSUPPORTED,
+		            "linear_attn_config.num_heads: %" PRId64 ": GGUF files of %s have num_attention_heads",
+		            heads, m->arch->name);
+	if (!m->code && !json_to_double(json_get(of, "gate_lower_bound"), &floor) && floor != 0)
+		making_fail(m, E_UNSUPPORTED, "linear_attn_config.gate_lower_bound: %g: GGUF files of %s have none",
+		            floor, m->arch->name);
+	key_copy(m, ".context_length",
+	         making_has(m, "model_max_length") ? "model_max_length" : "max_position_embeddings");
+	key_put(m, ".attention.value_length", making_int(m, "head_dim", rank));
+	key_float(m, ".rope.freq_base", "rope_theta", 10000);
+	key_kda_layers(m, of);
+	key_of(m, of, ".kda.head_dim", "head_dim");
+	key_of(m, of, ".ssm.conv_kernel", "short_conv_kernel_size");
+	key_copy(m, ".expert_count", "num_experts");
+	key_copy(m, ".expert_used_count", "num_experts_per_token");
+	key_put(m, ".expert_group_count", making_int(m, "num_expert_group", 1));
+	key_put(m, ".expert_group_used_count", making_int(m, "topk_group", 1));
+	key_put(m, ".expert_shared_count", making_int(m, "num_shared_experts", 0));
+}

@@ -1,0 +1,410 @@
+/* folder_parts.c - tensors of a layer that the file has with others in a stack, in parts, or under a name that no table has.
+ *
+ *   experts apart            one matrix each: a stack of each kind
+ *   gate and up of experts   in one tensor, one behind the other or in turn: two stacks
+ *   mxfp4 of gpt-oss         codes and scales apart: blocks that hold both, the same codes
+ *   kv_b of latent attention by head rows of keys and of values: keys transposed, and values
+ *   q, k, v, z by key head   q, k and v of all heads, and z of all
+ *
+ * No matrix is copied: a tensor of the file is runs of elements, which lie in the folder's at steps that its line computes. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/folder_making.h"
+
+enum { EXPERTS_MOST = 4096 };
+
+struct part;
+typedef void part_fn(struct making *m, const struct tensor *t, int64_t block, const struct part *p);
+
+/* ---- steps ---- */
+
+/* A tensor of the new file in elements of the folder's: its runs, their rows and columns; where the first begins, and from one
+ * run, row and column to the next. */
+struct steps {
+	int64_t runs, rows, cols, first, run, row, col;
+};
+
+static struct source_tensor *take(struct making *m, const struct tensor *t, int64_t block, const char *name)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	char full[MAKING_NAME_BYTES];
+
+	snprintf(full, sizeof full, "blk.%" PRId64 ".%s", block, name);
+	making_take(m, to, t, full);
+	return to;
+}
+
+/* Sets the axes: those of a stack are three, whatever their number is. */
+static void shape(struct source_tensor *to, bool stack, int64_t cols, int64_t rows, int64_t runs)
+{
+	to->t.n_dim = stack ? 3 : 2;
+	to->t.ne[0] = cols;
+	to->t.ne[1] = rows;
+	to->t.ne[2] = runs;
+	to->t.count = cols * rows * runs;
+	to->n_part = (int)runs;
+	to->part = xcalloc((size_t)runs + 1, sizeof *to->part);
+}
+
+static void run_set(struct making *m, struct source_tensor *to, int64_t i, const uint8_t *data, size_t row_bytes)
+{
+	int64_t rows = to->t.ne[1], cols = to->t.ne[0];
+	struct weight *w = &to->part[i];
+
+	if (!m->code)
+		m->code = weight_gguf(w, to->known_as, to->t.type, (int)rows, (int)cols, data,
+		                      (size_t)(rows * cols) * (size_t)to->t.type->block_bytes, m->err);
+	w->row_bytes = row_bytes;
+}
+
+static bool fits(const struct steps *s, int64_t count)
+{
+	return s->runs > 0 && s->rows > 0 && s->cols > 0 && s->runs <= EXPERTS_MOST && s->rows <= INT_MAX &&
+	       s->cols <= INT_MAX &&
+	       s->first + (s->runs - 1) * s->run + (s->rows - 1) * s->row + (s->cols - 1) * s->col < count;
+}
+
+/* NULL after a failure. */
+static struct source_tensor *add_steps(struct making *m, const struct tensor *t, int64_t block, const char *name,
+                                       bool stack, const struct steps *s)
+{
+	struct source_tensor *to = m->code ? NULL : take(m, t, block, name);
+	size_t size;
+
+	if (!m->code && !fits(s, t->count))
+		making_fail(m, E_FORMAT,
+		            "tensor %s: %" PRId64 " elements are not %" PRId64 " times %" PRId64 " rows of %" PRId64,
+		            t->name, t->count, s->runs, s->rows, s->cols);
+	if (m->code)
+		return NULL;
+	size = (size_t)to->t.type->block_bytes;
+	shape(to, stack, s->cols, s->rows, s->runs);
+	to->col_bytes = s->col == 1 ? 0 : (size_t)s->col * size;
+	for (int64_t i = 0; i < s->runs; i++)
+		run_set(m, to, i, to->t.data + (size_t)(s->first + i * s->run) * size, (size_t)s->row * size);
+	if (to->col_bytes)
+		to->known_as = NULL; /* what the folder's counts is another axis */
+	return m->code ? NULL : to;
+}
+
+static bool has_axes(struct making *m, const struct tensor *t, int n)
+{
+	if (t->n_dim != n)
+		making_fail(m, E_FORMAT, "tensor %s has %d axes, %d are wanted", t->name, t->n_dim, n);
+	return !m->code;
+}
+
+/* ---- lines ---- */
+
+struct part {
+	const char *hf;   /* behind "model.layers.N." */
+	const char *arch; /* NULL: any */
+	part_fn *add;
+	const char *to[2]; /* behind "blk.N." */
+};
+
+/* "ffn_up_shexp.weight", and where a layer has no experts "ffn_up.weight". */
+static const char *shared_name(struct making *m, const char *name, char *buf, size_t cap)
+{
+	const char *at = strstr(name, "_shexp");
+
+	if (!at || making_int(m, "num_local_experts", 0) > 0)
+		return name;
+	snprintf(buf, cap, "%.*s%s", (int)(at - name), name, at + strlen("_shexp"));
+	return buf;
+}
+
+static void add_same(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	char name[MAKING_NAME_BYTES];
+
+	if (has_axes(m, t, 2))
+		add_steps(m, t, block, shared_name(m, p->to[0], name, sizeof name), false,
+		          &(struct steps){ 1, t->dim[0], t->dim[1], 0, 0, t->dim[1], 1 });
+}
+
+static void add_stack(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	if (has_axes(m, t, 3))
+		add_steps(m, t, block, p->to[0], true,
+		          &(struct steps){ t->dim[0], t->dim[1], t->dim[2], 0, t->dim[1] * t->dim[2], t->dim[2], 1 });
+}
+
+/* Gate rows, then up rows: a matrix, or a stack of them. */
+static void add_halves(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	bool stack = strstr(p->to[0], "_exps") != NULL;
+	int64_t runs = stack ? t->dim[0] : 1, rows = t->dim[stack], cols = t->dim[stack + 1];
+	char name[MAKING_NAME_BYTES];
+
+	if (has_axes(m, t, 2 + stack) && rows % 2)
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are no gate and up", t->name, rows);
+	for (int i = 0; i < 2; i++)
+		add_steps(m, t, block, shared_name(m, p->to[i], name, sizeof name), stack,
+		          &(struct steps){ runs, rows / 2, cols, i * (rows / 2) * cols, rows * cols, cols, 1 });
+}
+
+/* ---- gpt-oss ---- */
+
+/* Biases of a stack's rows, of two in turn where the line has two names. */
+static void add_biases(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int n = p->to[1] ? 2 : 1;
+
+	if (has_axes(m, t, 2) && t->dim[1] % n)
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " biases are no gate and up", t->name, t->dim[1]);
+	for (int i = 0; i < n; i++)
+		add_steps(m, t, block, p->to[i], false,
+		          &(struct steps){ 1, t->dim[0], t->dim[1] / n, i, 0, t->dim[1], n });
+}
+
+/* [experts][inputs][rows], of two stacks in turn where the line has two names. */
+static void add_across(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int n = p->to[1] ? 2 : 1;
+
+	if (!has_axes(m, t, 3))
+		return;
+	if (t->dim[2] % n)
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are no gate and up", t->name, t->dim[2]);
+	for (int i = 0; i < n; i++)
+		add_steps(
+			m, t, block, p->to[i], true,
+			&(struct steps){ t->dim[0], t->dim[2] / n, t->dim[1], i, t->dim[1] * t->dim[2], n, t->dim[2] });
+}
+
+/* The scales of "..._blocks"; NULL: missing or of another size. */
+static const struct tensor *scales_of(struct making *m, const struct tensor *t)
+{
+	int stem = (int)(strlen(t->name) - strlen("blocks"));
+	char name[512];
+	struct tensor *s;
+
+	snprintf(name, sizeof name, "%.*sscales", stem, t->name);
+	s = store_find(m->st, name);
+	if (!s)
+		making_fail(m, E_MISSING, "tensor %s: missing, beside %s", name, t->name);
+	else if (t->type != DT_U8 || s->type != DT_U8 || s->n_dim != 3 || t->dim[3] != 16 ||
+	         memcmp(s->dim, t->dim, 3 * sizeof *s->dim) != 0)
+		making_fail(m, E_FORMAT, "tensors %s and %s: are no codes and scales of mxfp4", t->name, name);
+	else
+		m->code = store_data(m->st, s, m->err);
+	return m->code ? NULL : s;
+}
+
+/* Codes [experts][rows][groups of 32][16 bytes], of two stacks in turn where the line has two names. */
+static void add_codes(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int n = p->to[1] ? 2 : 1;
+	const struct tensor *s = has_axes(m, t, 4) ? scales_of(m, t) : NULL;
+	int64_t rows = t->dim[1], cols = t->dim[2] * 32, experts = t->dim[0];
+
+	if (s && (experts < 1 || experts > EXPERTS_MOST || rows < 1 || rows > INT_MAX || rows % n || cols < 1 ||
+	          cols > INT_MAX))
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " experts of %" PRId64 " rows of %" PRId64, t->name,
+		            experts, rows, cols);
+	for (int i = 0; i < n && !m->code; i++) {
+		struct source_tensor *to = &m->s->t[m->s->n++];
+		int32_t *row = arena_alloc(&m->s->g.arena, (size_t)(rows / n) * sizeof *row);
+
+		*to = (struct source_tensor){ .t = { .name = arena_printf(&m->s->g.arena, "blk.%" PRId64 ".%s", block,
+			                                                  p->to[i]),
+			                             .type = gguf_type_named("MXFP4"),
+			                             .ne = { 1, 1, 1, 1 } },
+			                      .known_as = t->name,
+			                      .row = row,
+			                      .stays = true };
+		for (int64_t r = 0; r < rows / n; r++)
+			row[r] = (int32_t)(r * n + i);
+		shape(to, true, cols, rows / n, experts);
+		for (int64_t e = 0; e < experts && !m->code; e++) {
+			m->code = weight_coded(&to->part[e], t->name, "mxfp4", 4, 32, (int)rows, (int)cols,
+			                       t->data + (size_t)(e * rows * cols / 2), (size_t)(rows * cols / 2),
+			                       s->data + (size_t)(e * rows * cols / 32), (size_t)(rows * cols / 32),
+			                       NULL, 0, DT_U8, m->err);
+			to->part[e].rows = (int)(rows / n);
+		}
+	}
+}
+
+/* Scales go with their codes. */
+static void pass_scales(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	char name[512];
+
+	snprintf(name, sizeof name, "%.*sblocks", (int)(strlen(t->name) - strlen("scales")), t->name);
+	if (!store_find(m->st, name))
+		making_fail(m, E_MISSING, "tensor %s: missing, beside %s", name, t->name);
+}
+
+/* ---- latent attention ---- */
+
+/* By head the rows of keys, which are written transposed, and those of values. */
+static void add_kv_b(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int64_t heads = making_int(m, "num_attention_heads", INT64_MIN),
+		rank = making_int(m, "kv_lora_rank", INT64_MIN), nope = making_int(m, "qk_nope_head_dim", INT64_MIN),
+		values = making_int(m, "v_head_dim", INT64_MIN), head = (nope + values) * rank;
+
+	if (has_axes(m, t, 2) && (t->dim[0] != heads * (nope + values) || t->dim[1] != rank))
+		making_fail(m, E_FORMAT,
+		            "tensor %s is [%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64 "] are wanted", t->name,
+		            t->dim[0], t->dim[1], heads * (nope + values), rank);
+	add_steps(m, t, block, p->to[0], true, &(struct steps){ heads, rank, nope, 0, head, 1, rank });
+	add_steps(m, t, block, p->to[1], true, &(struct steps){ heads, values, rank, nope * rank, head, rank, 1 });
+}
+
+/* ---- q, k, v and z ---- */
+
+/* Qwen3-Next's q, k, v and z stand together by key head: q, k and v of all heads, and z of all. */
+static void add_qkvz(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),
+		keys = making_int(m, "linear_num_key_heads", INT64_MIN),
+		values = making_int(m, "linear_num_value_heads", INT64_MIN), each, per, at = 0, z = 0;
+	struct source_tensor *to[2];
+	int32_t *qkv, *gate;
+
+	if (m->code)
+		return;
+	each = values / keys * dk;
+	per = 2 * dk + 2 * each;
+	if (values % keys || t->n_dim != 2 || t->dim[0] != keys * per) {
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows, %" PRId64 " key heads have %" PRId64 " each",
+		            t->name, t->dim[0], keys, per);
+		return;
+	}
+	qkv = arena_alloc(&m->s->g.arena, size_mul((size_t)(keys * (2 * dk + each)), sizeof *qkv));
+	gate = arena_alloc(&m->s->g.arena, size_mul((size_t)(keys * each), sizeof *gate));
+	for (int part = 0; part < 3; part++)
+		for (int64_t h = 0; h < keys; h++)
+			for (int64_t r = 0; r < (part < 2 ? dk : each); r++)
+				qkv[at++] = (int32_t)(h * per + part * dk + r);
+	for (int64_t h = 0; h < keys; h++)
+		for (int64_t r = 0; r < each; r++)
+			gate[z++] = (int32_t)(h * per + 2 * dk + each + r);
+	for (int i = 0; i < 2; i++) {
+		to[i] = add_steps(m, t, block, p->to[i], false,
+		                  &(struct steps){ 1, i ? z : at, t->dim[1], 0, 0, t->dim[1], 1 });
+		if (to[i])
+			to[i]->row = i ? gate : qkv;
+	}
+}
+
+/* ---- experts apart ---- */
+
+static const char *const stacks[] = { "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight" };
+
+/* Names of experts that have a matrix each: the prefix before their number, and their matrices in the order of stacks. */
+static const struct expert_form {
+	const char *prefix, *hf[3];
+} forms[] = { { "mlp.experts.", { "gate_proj", "up_proj", "down_proj" } },
+	      { "mixer.experts.", { NULL, "up_proj", "down_proj" } },
+	      { "feed_forward.experts.", { "w1", "w3", "w2" } },
+	      { "block_sparse_moe.experts.", { "w1", "w3", "w2" } } };
+
+/* Expert 0 of a kind stands for all of its layer: "...experts.0.gate_proj.weight". */
+static void add_apart(struct making *m, const struct tensor *first, int64_t block, const struct expert_form *form,
+                      int kind)
+{
+	const char *count = json_get(m->st->text, "n_routed_experts")  ? "n_routed_experts" :
+	                    json_get(m->st->text, "num_local_experts") ? "num_local_experts" :
+	                                                                 "num_experts";
+	int64_t n = making_int(m, count, INT64_MIN);
+	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(form->hf[kind]) - (int)strlen(".weight");
+	struct source_tensor *to;
+
+	if (n < 1 || n > EXPERTS_MOST)
+		making_fail(m, E_FORMAT, "%s: %" PRId64, count, n);
+	if (!has_axes(m, first, 2))
+		return;
+	to = take(m, first, block, stacks[kind]);
+	if (m->code)
+		return;
+	if (first->dim[0] > INT_MAX || first->dim[1] > INT_MAX) {
+		making_fail(m, E_LIMIT, "tensor %s: %" PRId64 " rows of %" PRId64, first->name, first->dim[0],
+		            first->dim[1]);
+		return;
+	}
+	shape(to, true, first->dim[1], first->dim[0], n);
+	for (int64_t e = 0; e < n && !m->code; e++) {
+		char name[512];
+		struct tensor *t;
+
+		snprintf(name, sizeof name, "%.*s%" PRId64 ".%s.weight", stem, first->name, e, form->hf[kind]);
+		t = store_find(m->st, name);
+		if (!t || t->type != first->type || t->bytes != first->bytes || t->n_dim != 2 ||
+		    t->dim[1] != first->dim[1])
+			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
+		else if (!(m->code = store_data(m->st, t, m->err)))
+			run_set(m, to, e, t->data, first->bytes / (size_t)first->dim[0]);
+	}
+}
+
+static bool add_expert(struct making *m, const struct tensor *t, int64_t block, const char *rest)
+{
+	const char *of;
+
+	for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+		int64_t e = name_numbered(rest, forms[f].prefix, &of);
+
+		for (int kind = 0; kind < 3 && e >= 0; kind++)
+			if (forms[f].hf[kind] && name_behind(of, forms[f].hf[kind]) &&
+			    !strcmp(name_behind(of, forms[f].hf[kind]), ".weight")) {
+				if (!e)
+					add_apart(m, t, block, &forms[f], kind);
+				return true;
+			}
+	}
+	return false;
+}
+
+/* ---- all of them ---- */
+
+#define GATE_UP                                              \
+	{                                                    \
+		"ffn_gate_exps.weight", "ffn_up_exps.weight" \
+	}
+#define DOWN                           \
+	{                              \
+		"ffn_down_exps.weight" \
+	}
+
+static const struct part parts[] = {
+	{ "mlp.experts.gate_up_proj", "gpt-oss", add_across, GATE_UP },
+	{ "mlp.experts.down_proj", "gpt-oss", add_across, DOWN },
+	{ "mlp.experts.gate_up_proj", NULL, add_halves, GATE_UP },
+	{ "mlp.experts.down_proj", NULL, add_stack, DOWN },
+	{ "mlp.experts.gate_up_proj_blocks", NULL, add_codes, GATE_UP },
+	{ "mlp.experts.down_proj_blocks", NULL, add_codes, DOWN },
+	{ "mlp.experts.gate_up_proj_scales", NULL, pass_scales },
+	{ "mlp.experts.down_proj_scales", NULL, pass_scales },
+	{ "mlp.experts.gate_up_proj_bias", NULL, add_biases, { "ffn_gate_exps.bias", "ffn_up_exps.bias" } },
+	{ "mlp.experts.down_proj_bias", NULL, add_biases, { "ffn_down_exps.bias" } },
+	{ "block_sparse_moe.input_linear.weight", NULL, add_halves, GATE_UP },
+	{ "block_sparse_moe.output_linear.weight", NULL, add_stack, DOWN },
+	{ "shared_mlp.input_linear.weight", NULL, add_halves, { "ffn_gate_shexp.weight", "ffn_up_shexp.weight" } },
+	{ "shared_mlp.output_linear.weight", NULL, add_same, { "ffn_down_shexp.weight" } },
+	{ "linear_attn.in_proj_qkvz.weight", NULL, add_qkvz, { "attn_qkv.weight", "attn_gate.weight" } },
+	{ "linear_attn.in_proj_ba.weight", NULL, add_same, { "ssm_ba.weight" } },
+	{ "self_attn.kv_b_proj.weight", NULL, add_kv_b, { "attn_k_b.weight", "attn_v_b.weight" } },
+};
+
+bool making_parts(struct making *m, const struct tensor *t, const char *hf)
+{
+	const char *rest = hf;
+	int64_t block = making_block(m, hf, &rest);
+
+	if (block < 0 || block >= m->blocks + m->drafts)
+		return false;
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (!strcmp(parts[i].hf, rest) && (!parts[i].arch || !strcmp(parts[i].arch, m->arch->name))) {
+			parts[i].add(m, t, block, &parts[i]);
+			return true;
+		}
+	return add_expert(m, t, block, rest);
+}
