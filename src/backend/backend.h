@@ -79,8 +79,8 @@ struct pass {
 	 * hidden of it, [n_row][hidden], or of a head that guesses blocks nothing: the rows are those of blocks. */
 	const float *given;
 	bool ahead;
-	/* Set for items of which a row could not be computed because an expert could not be read: their rows are invalid,
-	 * those of other items are as always.  NULL: such a failure ends the program. */
+	/* Set for items of which a row could not be computed because an expert, or a row of a table, could not be read: their
+	 * rows are invalid, those of other items are as always.  NULL: such a failure ends the program. */
 	bool *spoiled;     /* [n_item] */
 	struct err spoilt; /* why, of the first in this pass; code 0: none is */
 	int experts_used;  /* written by moe: different experts that the rows of its last call chose */
@@ -386,6 +386,15 @@ struct stream_opts {
 	void (*progress)(void *arg, int percent);
 	void *progress_arg;
 };
+
+/* Tables that stay on disk, of which the rows that a step looks up are read: docs/tables-from-disk.md. */
+struct rows_opts {
+	size_t bytes;                   /* of the buffer that rows are read into; at least that of one row is taken */
+	const struct stream_file *file; /* [n_file] in which the tables lie */
+	int n_file;
+	enum reads_way way;
+};
+
 /* Rotary embedding by places on a grid: the angles of axis 0 and of axis 1 are apart.  A head's 2 * 2 * freqs dims are
  * pairs (i, i + 2 freqs), the first freqs of them of axis 0; with halves the first half of the head is of axis 0 and the
  * second of axis 1, each with pairs (i, i + freqs). */
@@ -429,6 +438,12 @@ struct backend_ops {
 	 * again up to their first number; freed memory returns to the system.  Returns the bytes of the slots now. */
 	size_t (*stream_shrink)(struct backend *, size_t bytes);
 	void (*stream_stats)(const struct backend *, struct stream_stats *);
+	/* Optional; NULL: all tables are in memory.  Makes embed read its rows of these n placed matrices from disk, also for a
+	 * model that shares them; no other operation may be given them.  Called once, before the first pass.  The bits of passes
+	 * are the same.  E_UNSUPPORTED: a table lies in no file; E_IO, E_MISSING, E_FULL. */
+	int (*stream_rows)(struct backend *, const struct weight *const *table, int n, const struct rows_opts *,
+	                   struct err *);
+	void (*row_stats)(const struct backend *, struct row_stats *); /* required where stream_rows is */
 
 	/* Optional; NULL: operations read the host's.  The tables of a step (tok, pos, item, span, row,
 	 * logit_row) are complete: the backend may bring them over.  Called by pass_reset. */

@@ -1,5 +1,6 @@
 /* slabs.c - see slabs.h. */
 #include "backend/slabs.h"
+#include "backend/stream_files.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -105,17 +106,6 @@ bool slab_wants_packing(const struct moe *m, int expert, slab_packs_fn *packs, c
 
 /* ---- straight from the checkpoint ---- */
 
-static int file_with(const struct stream_file *file, int n_file, struct run run)
-{
-	for (int i = 0; i < n_file; i++) {
-		const struct file_map *map = file[i].map;
-
-		if (run.p >= map->p && run.p < map->p + map->n && run.n <= (size_t)(map->p + map->n - run.p))
-			return i;
-	}
-	return -1;
-}
-
 /* Whole pages of the file around a run, at the slab's end so far. */
 static struct slab_extent around(const struct stream_file *file, int at, struct run run, size_t to)
 {
@@ -150,7 +140,7 @@ int slab_lay_checkpoint(struct slab_lay *lay, struct slab_extent x[SLAB_EXTENTS]
 			continue;
 		runs_of(run, w);
 		for (int k = 0; k < SLAB_STREAMS; k++) {
-			int at = run[k].n ? file_with(file, n_file, run[k]) : 0;
+			int at = run[k].n ? stream_file_of(file, n_file, run[k].p, run[k].n) : 0;
 
 			if (at < 0)
 				return 0;

@@ -1,5 +1,5 @@
-/* stream_stats.h - counters of experts that stay on disk and are read into slots: a backend fills them, the engine passes
- * them on, and the server shows them. */
+/* stream_stats.h - counters of what stays on disk and is read when it is used, experts and rows of tables: a backend fills
+ * them, the engine passes them on, and the server shows them. */
 #ifndef BASE_STREAM_STATS_H
 #define BASE_STREAM_STATS_H
 
@@ -19,6 +19,16 @@ struct stream_stats {
 	int64_t ahead, ahead_used; /* experts read on a guess; those of them that were used */
 	int64_t wait_ns;           /* the engine waited for the disk */
 	int64_t failed;            /* experts that could not be read */
+};
+
+struct row_stats {
+	int tables; /* on disk; 0: all are in memory */
+	size_t table_bytes, buffer_bytes;
+	const char *way;           /* how it reads */
+	int64_t rows;              /* looked up */
+	int64_t reads, read_bytes; /* a read may bring several rows */
+	int64_t wait_ns;           /* the engine waited for the disk */
+	int64_t failed;            /* rows that could not be read */
 };
 
 #endif

@@ -453,8 +453,8 @@ static void fail_all_lost(struct engine *e)
 		fail_lost(e, e->sched.run[e->sched.n_run - 1]);
 }
 
-/* Settles the rows of an item whose expert could not be read, so that the caches are consistent, and ends its
- * request; snapshots captured of it in this step are dropped. */
+/* Settles the rows of an item whose expert, or whose row of a table, could not be read, so that the caches are consistent,
+ * and ends its request; snapshots captured of it in this step are dropped. */
 static bool end_spoiled(struct engine *e, int i)
 {
 	struct request *r = e->batch.item[i].req;

@@ -77,6 +77,18 @@ void bind_apart(struct binder *b, const struct weight *w)
 		store_apart(b->st, w);
 }
 
+void bind_looked_up(struct binder *b, struct weight *w)
+{
+	struct model *m = b->m;
+
+	if (b->code)
+		return;
+	bind_rows_only(b, w);
+	bind_apart(b, w);
+	m->table = xrealloc(m->table, size_mul((size_t)m->n_table + 1, sizeof *m->table));
+	m->table[m->n_table++] = w;
+}
+
 float *bind_table(struct binder *b, size_t n)
 {
 	return arena_alloc(&b->m->vectors, size_mul(n, sizeof(float)));
@@ -131,7 +143,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 		b->prefix = p;
 		bind_weight(b, head, vocab, hidden, "lm_head");
 		b->prefix = trunk;
-		bind_rows_only(b, embed); /* looked up, a row a token */
+		bind_looked_up(b, embed);
 	} else if (tied) {
 		*head = *embed;
 	} else {

@@ -34,6 +34,8 @@ void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols,
 	__attribute__((format(printf, 6, 7)));
 /* Keeps w row-major: it is not read by fast products alone, or is sliced below 16 rows, so it cannot be packed. */
 void bind_rows_only(struct binder *b, struct weight *w);
+/* w is a table: a row of it is looked up for each token, and nothing multiplies it.  It stays where it is in the model. */
+void bind_looked_up(struct binder *b, struct weight *w);
 /* w is looked up or laid out anew, not multiplied as it is: no adapter can be for it. */
 void bind_apart(struct binder *b, const struct weight *w);
 /* n floats for the binder to fill, that operations may be given: a table made of tensors or of the config. */

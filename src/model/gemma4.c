@@ -212,8 +212,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	g->more = arena_zalloc(&m->arena, size_mul((size_t)layers, sizeof *g->more));
 	if (g->dim) {
 		bind_weight(&b, &g->table, m->shape.vocab, layers * g->dim, "embed_tokens_per_layer");
-		bind_rows_only(&b, &g->table); /* looked up, a row a token */
-		bind_apart(&b, &g->table);
+		bind_looked_up(&b, &g->table);
 		bind_weight(&b, &g->proj, layers * g->dim, m->shape.hidden, "per_layer_model_projection");
 		g->norm = bind_floats(&b, g->dim, 0, "per_layer_projection_norm.weight");
 	}

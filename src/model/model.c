@@ -1,5 +1,6 @@
 /* model.c - picks the architecture, opens its caches; see model.h. */
 #include "model/model.h"
+#include "backend/stream_files.h"
 #include "store/store.h"
 
 #include <assert.h>
@@ -60,6 +61,15 @@ static void count(struct shape *s, const struct store *st)
 		}
 }
 
+static void list_files(struct model *m)
+{
+	struct stream_file *file = arena_alloc(&m->arena, size_mul((size_t)m->st->n_file + 1, sizeof *file));
+
+	for (int i = 0; i < m->st->n_file; i++)
+		file[i] = (struct stream_file){ &m->st->file[i].map, m->st->file[i].path };
+	m->file = file;
+}
+
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err)
 {
 	struct model *m = xcalloc(1, ops->size);
@@ -78,6 +88,7 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
 		return code;
 	}
 	count(&m->shape, st);
+	list_files(m);
 	store_ignore(st, "*.rotary_emb.inv_freq", "computed from the config");
 	store_report(st);
 	*out = m;
@@ -269,6 +280,7 @@ void model_close(struct model *m)
 		m->be->ops->unplace(m->be, m->placed, m->n_placed);
 	free(m->placed);
 	free(m->mixture);
+	free(m->table);
 	arena_fini(&m->arena);
 	arena_fini(&m->vectors);
 	free(m);
@@ -320,19 +332,70 @@ bool model_has_expert(const struct model *m, const uint8_t *p, size_t n)
 
 int model_stream(struct model *m, struct stream_opts *how, struct err *err)
 {
-	struct stream_file *file;
-
 	if (!m->n_mixture)
 		return err_set(err, E_UNSUPPORTED, "memory for experts: %s has none", m->st->name);
 	if (!m->be->ops->stream)
 		return err_set(err, E_UNSUPPORTED, "memory for experts: backend %s holds all of them",
 		               m->be->ops->name);
-	file = arena_alloc(&m->arena, size_mul((size_t)m->st->n_file + 1, sizeof *file));
-	for (int i = 0; i < m->st->n_file; i++)
-		file[i] = (struct stream_file){ &m->st->file[i].map, m->st->file[i].path };
-	how->file = file;
+	how->file = m->file;
 	how->n_file = m->st->n_file;
 	return m->be->ops->stream(m->be, m->mixture, m->n_mixture, how, err);
+}
+
+/* ---- tables ---- */
+
+/* Does the table lie in files?  One that was made when the model was opened is in memory anyway. */
+static bool in_files(const struct model *m, int table)
+{
+	return stream_files_have(m->file, m->st->n_file, m->table[table]);
+}
+
+size_t model_table_bytes(const struct model *m)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < m->n_table; i++) {
+		struct weight_run run[WEIGHT_RUNS];
+
+		weight_runs(run, m->table[i]);
+		for (int k = 0; k < WEIGHT_RUNS && in_files(m, i); k++)
+			n += size_mul((size_t)m->table[i]->rows, run[k].each);
+	}
+	return n;
+}
+
+bool model_has_table(const struct model *m, const uint8_t *p, size_t n)
+{
+	for (int i = 0; i < m->n_table; i++) {
+		struct weight_run run[WEIGHT_RUNS];
+
+		weight_runs(run, m->table[i]);
+		for (int k = 0; k < WEIGHT_RUNS; k++)
+			if (run[k].each && run[k].p >= p && run[k].p < p + n && in_files(m, i))
+				return true;
+	}
+	return false;
+}
+
+int model_stream_rows(struct model *m, struct rows_opts *how, struct err *err)
+{
+	const struct weight **table;
+	int n = 0, rc;
+
+	if (!model_table_bytes(m))
+		return err_set(err, E_UNSUPPORTED, "tables on disk: %s has none that rows are only looked up of",
+		               m->st->name);
+	if (!m->be->ops->stream_rows)
+		return err_set(err, E_UNSUPPORTED, "tables on disk: backend %s holds all of them", m->be->ops->name);
+	table = xcalloc((size_t)m->n_table, sizeof *table);
+	for (int i = 0; i < m->n_table; i++)
+		if (in_files(m, i))
+			table[n++] = m->table[i];
+	how->file = m->file;
+	how->n_file = m->st->n_file;
+	rc = m->be->ops->stream_rows(m->be, table, n, how, err);
+	free(table);
+	return rc;
 }
 
 float *model_carried(const struct model *m, int slot)

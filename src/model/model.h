@@ -106,7 +106,11 @@ struct model {
 	int n_placed;
 	struct moe **mixture; /* [n_mixture] its mixtures of experts, in the order of its layers */
 	int n_mixture;
-	const char *arch; /* the matching entry of ops->arch */
+	/* [n_table] matrices of which a step looks up a row for each token, and that nothing multiplies. */
+	const struct weight **table;
+	int n_table;
+	const struct stream_file *file; /* [st->n_file] the store's, as backends want them; NULL for draft heads */
+	const char *arch;               /* the matching entry of ops->arch */
 };
 
 /* Reads config.json of an opened store, picks the architecture, binds its
@@ -134,6 +138,13 @@ int model_stream(struct model *m, struct stream_opts *how, struct err *err);
 /* Bytes of all experts as they are stored.  Is p one of them? */
 size_t model_expert_bytes(const struct model *m);
 bool model_has_expert(const struct model *m, const uint8_t *p, size_t n);
+
+/* Leaves the tables that lie in files on disk (backend.h, stream_rows); after model_attach, before the first pass.  The
+ * store's files are filled in here.  E_UNSUPPORTED: there are none, or this backend cannot. */
+int model_stream_rows(struct model *m, struct rows_opts *how, struct err *err);
+/* Bytes of those tables as they are stored; 0: there are none.  Is p[n] a part of one? */
+size_t model_table_bytes(const struct model *m);
+bool model_has_table(const struct model *m, const uint8_t *p, size_t n);
 
 /* The carried row of a slot, shape.carry floats in backend memory.  forward does not touch it; who
  * uses the model writes it before it has the sequence captured, and finds it after a restore. */

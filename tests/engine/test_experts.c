@@ -1,7 +1,8 @@
-/* Reads of experts that fail (docs/experts-from-disk.md): those requests end that needed the expert, with an error that
- * names it; the others' answers are what they are alone, and the next request that needs it reads it again.
+/* Reads of experts and of tables' rows that fail (docs/experts-from-disk.md, docs/tables-from-disk.md): those requests end that
+ * needed the expert or the row, with an error that names it; the others' answers are what they are alone, and the next request
+ * that needs it reads it again.
  *
- *     test_experts FOLDER */
+ *     test_experts FOLDER HEADED    a mixture; a model with a table that its draft head shares */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "engine/draft/draft.h"
 #include "engine/engine.h"
 #include "base/reads.h"
 #include "../check.h"
@@ -26,11 +28,28 @@ enum { CTX = 128, STEP = 64, SLOTS = 4, PROMPT = 70, ANSWER = 24 };
 struct world {
 	struct store *st;
 	struct backend *be;
-	struct model *m;
+	struct model *m, *head;
 	struct engine *e;
+	struct drafter *drafter;
 };
 
 static struct clock *test_clock; /* NULL: the system's */
+static struct rows_opts *tables; /* left on disk so; NULL: in memory */
+static bool drafting;            /* by the model's own head */
+
+static void open_head(struct world *w, struct model_opts mo, struct engine_opts *eo)
+{
+	struct err err;
+
+	CHECK(!model_bind_head(&w->head, w->m, w->st, &err), "%s", err.msg);
+	mo.step_rows = draft_head_rows(&w->head->shape, SLOTS);
+	CHECK(!model_attach(w->head, w->be, &mo, &err), "%s", err.msg);
+	CHECK(!draft_head_open(&eo->drafter[0], w->head, SLOTS, 1 << 20, &err), "%s", err.msg);
+	w->drafter = eo->drafter[0];
+	eo->n_drafter = 1;
+	eo->n_draft = 3;
+	eo->draft_fixed = true;
+}
 
 static void open_world(struct world *w, const char *folder, struct stream_opts *how)
 {
@@ -46,17 +65,24 @@ static void open_world(struct world *w, const char *folder, struct stream_opts *
 		                  .clock = test_clock };
 	struct err err;
 
-	w->be = backend_cpu_open(1, cpu_detect());
+	*w = (struct world){ .be = backend_cpu_open(1, cpu_detect()) };
+	mo.tape_rows = eo.n_draft = drafting ? 3 : 0;
 	CHECK(!store_open(&w->st, folder, &err), "%s", err.msg);
 	CHECK(!model_bind(&w->m, w->st, &err), "%s", err.msg);
 	CHECK(!model_attach(w->m, w->be, &mo, &err), "%s", err.msg);
 	CHECK(!how || !model_stream(w->m, how, &err), "%s", err.msg);
+	CHECK(!tables || !model_stream_rows(w->m, tables, &err), "%s", err.msg);
+	if (drafting)
+		open_head(w, mo, &eo);
 	CHECK(!engine_open(&w->e, w->m, NULL, &eo, &err), "%s", err.msg);
 }
 
 static void close_world(struct world *w)
 {
 	engine_close(w->e);
+	if (w->drafter)
+		w->drafter->ops->close(w->drafter);
+	model_close(w->head);
 	model_close(w->m);
 	w->be->ops->close(w->be);
 	store_close(w->st);
@@ -78,7 +104,7 @@ static void ask(struct world *w, int i, struct answer *a)
 
 	*a = (struct answer){ 0 };
 	for (int j = 0; j < PROMPT; j++)
-		prompt[j] = 3 + (i * 37 + j * 11) % 200;
+		prompt[j] = 3 + (i * 37 + j * 11) % (w->m->shape.vocab < 203 ? 60 : 200);
 	sampler_params_init(&k.sampling);
 	k.sampling.temperature = 0;
 	CHECK(!engine_submit(w->e, &k, &a->req, &err), "%s", err.msg);
@@ -125,9 +151,11 @@ static int fail_one(const struct read_ask *a)
 	return atomic_fetch_sub(&reads_left, 1) == 0 ? EIO : 0;
 }
 
-/* Four requests; the k-th read fails. */
-static int one_failure(const char *folder, struct stream_opts *how, const struct answer *want, int k)
+/* Four requests; the k-th read fails, of what has this name.  Returns how many ended for it; *rows: that were lost. */
+static int one_failure(const char *folder, struct stream_opts *how, const struct answer *want, int k, const char *name,
+                       int64_t *rows)
 {
+	struct row_stats s;
 	struct answer got[SLOTS], again;
 	struct world w;
 	int ended = 0;
@@ -145,13 +173,15 @@ static int one_failure(const char *folder, struct stream_opts *how, const struct
 			continue;
 		}
 		ended++;
-		CHECK(got[i].err.code == E_IO && strstr(got[i].err.msg, "expert"), "%s", got[i].err.msg);
+		CHECK(got[i].err.code == E_IO && strstr(got[i].err.msg, name), "%s", got[i].err.msg);
 		CHECK(got[i].n < ANSWER && !memcmp(got[i].tok, want[i].tok, (size_t)got[i].n * sizeof *got[i].tok),
 		      "read %d fails: request %d had wrong tokens before", k, i);
 		ask(&w, i, &again);
 		run(&w, &again, 1);
 		CHECK(same(&again, &want[i]), "read %d failed: request %d asked again has another answer", k, i);
 	}
+	w.be->ops->row_stats(w.be, &s);
+	*rows = s.failed;
 	close_world(&w);
 	return ended;
 }
@@ -207,6 +237,67 @@ static void refused(const char *folder, struct stream_opts *how, const char *say
 	model_close(w.m);
 	w.be->ops->close(w.be);
 	store_close(w.st);
+}
+
+/* ---- tables ---- */
+
+/* Reads of rows fail, the first and later ones.  A draft head's rows may be lost as well: that ends nobody, and changes no
+ * answer. */
+static void failing_rows(const char *folder, const struct answer *want)
+{
+	struct rows_opts how = { .bytes = 1 };
+	int ended = 0, spared = 0, drafts = 0;
+
+	tables = &how;
+	for (int k = 0; k < 120; k += k < 20 ? 1 : 7) {
+		int64_t rows;
+		int n;
+
+		how.way = k % 2 ? READS_THREADS : READS_BEST;
+		n = one_failure(folder, NULL, want, k, "embed_tokens.weight could not be read", &rows);
+		ended += n;
+		spared += n ? SLOTS - n : 0;
+		drafts += rows && !n;
+	}
+	CHECK(ended && spared, "%d requests ended for want of a row, %d beside them did not", ended, spared);
+	CHECK(!drafting == !drafts, "%d times a draft head's row was lost", drafts);
+	tables = NULL;
+}
+
+static void touched_file(const char *folder)
+{
+	static const struct timespec then[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+	struct rows_opts how = { .bytes = 1 };
+	char dir[] = "/tmp/weft-tables-XXXXXX", cmd[1024];
+	struct answer a;
+	struct world w;
+
+	CHECK(mkdtemp(dir), "mkdtemp");
+	snprintf(cmd, sizeof cmd, "cp %s/* %s/", folder, dir);
+	CHECK(!system(cmd), "%s", cmd);
+	tables = &how;
+	open_world(&w, dir, NULL);
+	tables = NULL;
+	snprintf(cmd, sizeof cmd, "%s/model.safetensors", dir);
+	CHECK(!utimensat(AT_FDCWD, cmd, then, 0), "%s", cmd);
+	ask(&w, 1, &a);
+	run(&w, &a, 1);
+	CHECK(a.finish == FINISH_ERROR && strstr(a.err.msg, "the file was changed"), "%s", a.err.msg);
+	close_world(&w);
+	snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+	CHECK(!system(cmd), "%s", cmd);
+}
+
+static void answers(const char *folder, struct answer *want)
+{
+	struct world w;
+
+	open_world(&w, folder, NULL);
+	for (int i = 0; i < SLOTS; i++) {
+		ask(&w, i, &want[i]);
+		run(&w, &want[i], 1);
+	}
+	close_world(&w);
 }
 
 static int files_in(const char *dir)
@@ -316,22 +407,17 @@ int main(int argc, char **argv)
 {
 	struct stream_opts how = { .arith = ARITH_FAST, .bytes = 1 };
 	struct answer want[SLOTS];
-	struct world w;
 	int ended = 0, spared = 0;
+	int64_t rows;
 
 	log_set_level(LOG_ERROR);
-	CHECK(argc == 2, "test_experts FOLDER");
-	open_world(&w, argv[1], NULL);
-	for (int i = 0; i < SLOTS; i++) {
-		ask(&w, i, &want[i]);
-		run(&w, &want[i], 1);
-	}
-	close_world(&w);
+	CHECK(argc == 3, "test_experts FOLDER HEADED");
+	answers(argv[1], want);
 	how.bytes = 400 << 10;
 	for (int i = 0; i < 2; i++) {
 		how.way = i ? READS_THREADS : READS_BEST;
 		for (int k = 3; k < 400; k = k * 3 + 1) {
-			int n = one_failure(argv[1], &how, want, k);
+			int n = one_failure(argv[1], &how, want, k, "expert", &rows);
 
 			ended += n;
 			spared += n ? SLOTS - n : 0;
@@ -340,6 +426,11 @@ int main(int argc, char **argv)
 	CHECK(ended && spared, "%d requests ended, %d beside them did not", ended, spared);
 	files(argv[1], how);
 	squeezed(argv[1], &how, want);
+	failing_rows(argv[1], want);
+	touched_file(argv[1]);
+	answers(argv[2], want);
+	drafting = true;
+	failing_rows(argv[2], want);
 	printf("%d requests ended, %d beside them did not\n", ended, spared);
 	return 0;
 }

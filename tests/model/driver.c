@@ -30,7 +30,8 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 	d->be = backend_cpu_open(o->threads, o->level);
 	if (o->far)
 		d->be = far_open(d->be);
-	if ((code = model_attach(m, d->be, &mo, err)) || (o->experts && (code = model_stream(m, o->experts, err))))
+	if ((code = model_attach(m, d->be, &mo, err)) || (o->experts && (code = model_stream(m, o->experts, err))) ||
+	    (o->tables && (code = model_stream_rows(m, o->tables, err))))
 		return code;
 	d->rows_max = o->step_rows;
 	d->vocab = m->shape.vocab;

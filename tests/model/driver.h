@@ -34,6 +34,7 @@ struct driver_opts {
 	struct kv_rows kv;           /* empty: what goes with arith */
 	bool far;                    /* behind the far backend (far.h) */
 	struct stream_opts *experts; /* left on disk so; NULL: in memory */
+	struct rows_opts *tables;    /* likewise */
 };
 
 /* One sequence's part of a step. */

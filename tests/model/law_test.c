@@ -45,7 +45,9 @@ struct run {
 	int n; /* rows: 300, fewer when quick */
 	int32_t tok[MOST], other[OTHERS][MOST];
 	float *want, *got;
-	size_t row; /* bytes of a row of logits */
+	size_t row;               /* bytes of a row of logits */
+	struct rows_opts *tables; /* left on disk so; NULL: in memory */
+	bool has_tables;
 	int bad;
 };
 
@@ -324,7 +326,8 @@ static int run_open(struct run *r, int threads, enum cpu_level level, bool far, 
 		                 .ctx_max = 512,
 		                 .step_rows = STEP,
 		                 .tape_rows = TAPE,
-		                 .far = far };
+		                 .far = far,
+		                 .tables = r->tables };
 
 	for (int i = 0; i < LAYERS && r->kv; i++)
 		layer[i] = r->kv->layer[i % 2];
@@ -365,6 +368,7 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool 
 		exit(1);
 	}
 	r->row = (size_t)r->d.vocab * sizeof(float);
+	r->has_tables = model_table_bytes(r->d.m) > 0;
 	tokens(r->tok, r->n, r->d.vocab, 11);
 	for (int i = 0; i < OTHERS; i++)
 		tokens(r->other[i], r->n, r->d.vocab, 100 + (uint64_t)i);
@@ -385,6 +389,20 @@ static void far_away(struct run *r, enum cpu_level level)
 	same(r, 0, r->n, "far backend");
 	end(r);
 	run_close(r);
+}
+
+/* The same bits where rows of tables are read from disk, one at a time. */
+static void tables_on_disk(struct run *r, enum cpu_level level)
+{
+	struct rows_opts how = { .bytes = 1 };
+
+	r->tables = &how;
+	open_or_exit(r, 2, level, false);
+	alongside(r);
+	drafted(r);
+	chunked(r, 3);
+	run_close(r);
+	r->tables = NULL;
 }
 
 /* lowest: of the rows of the reference only the first few are compared; the lowest level
@@ -458,6 +476,8 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 		            few ? rows : r.n);
 		if (best && !r.kv && !r.lora)
 			far_away(&r, (enum cpu_level)level);
+		if (best && !r.kv && !r.lora && r.has_tables)
+			tables_on_disk(&r, (enum cpu_level)level);
 		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
 		       r.bad ? "FAIL" : "ok  ", r.folder,
 		       r.kv              ? r.kv->name :

@@ -1,6 +1,7 @@
 /* cpu_backend.c - the CPU backend: opening it, its memory, and the small operations. */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/row_tables.h"
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
@@ -149,8 +150,12 @@ static void cpu_embed(struct pass *p, float *out, const struct weight *table)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = out, .index = p->tok, .table = table, .cols = table->cols };
+	struct row_table *on_disk = row_tables_find(c->rows, table);
 
-	cpu_range(c, embed_rows, &j, p->n_row, grain_rows(table->cols));
+	if (on_disk)
+		row_table_embed(on_disk, p, out);
+	else
+		cpu_range(c, embed_rows, &j, p->n_row, grain_rows(table->cols));
 }
 
 static void cpu_bring(struct pass *p, float *x, int cols, int level)
@@ -310,6 +315,7 @@ static void cpu_close(struct backend *be)
 	free(c->low.p);
 	free(c->low_h.p);
 	slots_free(c->slots);
+	row_tables_free(c->rows);
 	pack_free(c->pack);
 	pool_free(c->pool);
 	free(c->scratch);
@@ -332,6 +338,8 @@ static const struct backend_ops cpu_ops = {
 	.stream = cpu_stream,
 	.stream_shrink = cpu_stream_shrink,
 	.stream_stats = cpu_stream_stats,
+	.stream_rows = cpu_stream_rows,
+	.row_stats = cpu_row_stats,
 	.embed = cpu_embed,
 	.bring = cpu_bring,
 	.norm = cpu_norm,

@@ -51,6 +51,7 @@ struct cpu_backend {
 	struct room low, low_h;     /* what adapters add to the products in progress */
 	struct pack *pack;          /* what models have placed: pack.h */
 	struct slots *slots;        /* experts that are read when they are used: slots.h; NULL: none */
+	struct row_tables *rows;    /* tables whose rows are read when they are looked up: row_tables.h; NULL: none */
 	struct made made;           /* by the last operation, for the next linear */
 	struct room made_room;
 };

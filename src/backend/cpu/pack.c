@@ -29,7 +29,7 @@ struct pack_room {
 struct held {
 	struct placed is;
 	int models;  /* that placed it */
-	bool unread; /* experts that are read from disk: see pack_without */
+	bool unread; /* read from disk when it is used: see pack_without */
 };
 
 struct pack {
@@ -228,6 +228,13 @@ void pack_without(struct pack *k, struct moe *const *mix, int n)
 				if (stack[j])
 					leave_out(k, &stack[j][e]);
 		}
+	drop_unread(k);
+}
+
+void pack_without_rows(struct pack *k, const struct weight *const *table, int n)
+{
+	for (int i = 0; i < n; i++)
+		leave_out(k, table[i]);
 	drop_unread(k);
 }
 

@@ -18,6 +18,7 @@
 #include "backend/cpu/pack.h"
 #include "backend/policy.h"
 #include "backend/slab_file.h"
+#include "backend/stream_files.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -208,10 +209,7 @@ static void lose(struct slots *s, struct slot *x, int fault, const struct read_f
 {
 	s->stats.failed++;
 	err_set(&s->why, E_IO, "expert %d of mixture %d could not be read: %s: %s", x->expert, x->of->index, file->path,
-	        fault == ENODATA ? "the file ends too early" :
-	        fault == ESTALE  ? "the file was changed" :
-	        fault == EBADMSG ? "its bytes do not have their digest" :
-	                           strerror(fault));
+	        stream_fault_text(fault));
 	if (!s->told)
 		log_error("%s", s->why.msg);
 	s->told = true;
@@ -576,20 +574,10 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 
 static int open_files(struct slots *s, const struct stream_opts *how, struct err *err)
 {
-	s->file = xcalloc((size_t)how->n_file + 1, sizeof *s->file);
-	for (; s->n_file < how->n_file; s->n_file++) {
-		struct read_file *f = &s->file[s->n_file];
-		int rc = read_file_open(f, how->file[s->n_file].path, err);
+	int rc = stream_files_open(&s->file, how->file, how->n_file, err);
 
-		if (rc)
-			return rc;
-		if (f->id.inode != how->file[s->n_file].map->id.inode ||
-		    f->id.modified_ns != how->file[s->n_file].map->id.modified_ns) {
-			read_file_close(f);
-			return err_set(err, E_IO, "%s: changed since it was opened", how->file[s->n_file].path);
-		}
-	}
-	return 0;
+	s->n_file = rc ? 0 : how->n_file;
+	return rc;
 }
 
 static int open_packed(struct slots *s, const struct stream_opts *how, struct moe *const *mix, int n, struct err *err)
@@ -666,9 +654,7 @@ void slots_free(struct slots *s)
 		return;
 	reads_close(s->reads);
 	slab_file_close(&s->packed);
-	for (int i = 0; i < s->n_file; i++)
-		read_file_close(&s->file[i]);
-	free(s->file);
+	stream_files_close(s->file, s->n_file);
 	if (s->trace)
 		fclose(s->trace);
 	if (s->arena)

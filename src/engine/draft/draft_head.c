@@ -127,6 +127,10 @@ static bool flush(struct head *g, const struct draft_seq *a, int n)
 		return false;
 	}
 	draft_pass_run(&g->pass);
+	if (g->pass.spoiled[0]) {
+		seq_close(g, a->slot);
+		return false;
+	}
 	drop(g, a->slot, n);
 	return true;
 }
@@ -286,7 +290,8 @@ static int room_for(const struct head *g, const struct draft_ask *a)
 	return room;
 }
 
-/* Makes rows of the waiting tokens; the last row gives the first guess.  Returns the number of sequences in g->in. */
+/* Makes rows of the waiting tokens; the last row gives the first guess.  Returns the number of sequences in g->in; those
+ * whose rows were spoiled are closed. */
 static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 {
 	int n_in = 0;
@@ -312,6 +317,10 @@ static int first_rows(struct head *g, struct draft_ask *ask, int n_ask)
 	for (int i = 0; i < n_in; i++) {
 		int slot = g->in[i]->seq.slot;
 
+		if (g->pass.spoiled[i]) {
+			seq_close(g, slot);
+			continue;
+		}
 		/* The last row stays to be asked of again, if nothing comes of this round. */
 		drop(g, slot, g->seq[slot].n - 1);
 		g->seq[slot].guessed = 1;
@@ -329,6 +338,8 @@ static void guess_blocks(struct head *g, int n_in)
 		struct draft_ask *a = g->in[i];
 		struct seq *s = &g->seq[a->seq.slot];
 
+		if (!s->id)
+			continue;
 		g->masks[0] = a->seq.tok[a->seq.n_tok - 1];
 		if (draft_pass_add(&g->pass, a->seq.slot, s->pos - s->base + s->guessed, g->masks, g->block, true))
 			continue;
@@ -337,7 +348,7 @@ static void guess_blocks(struct head *g, int n_in)
 	}
 	draft_pass_run(&g->pass);
 	for (int i = 0; i < n; i++)
-		for (int row = 0; row < each && g->in[i]->n == row && row < g->in[i]->max; row++)
+		for (int row = 0; row < each && g->in[i]->n == row && row < g->in[i]->max && !g->pass.spoiled[i]; row++)
 			guess(g, g->in[i], i * each + row);
 }
 
@@ -364,7 +375,8 @@ static bool guess_next(struct head *g, struct draft_ask *ask, int n_ask, int dep
 	}
 	draft_pass_run(&g->pass);
 	for (int i = 0; i < n_in; i++)
-		guess(g, g->in[i], i);
+		if (!g->pass.spoiled[i])
+			guess(g, g->in[i], i);
 	return n_in;
 }
 
@@ -377,7 +389,8 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 		guess_blocks(g, n_in);
 	} else {
 		for (int i = 0; i < n_in; i++)
-			guess(g, g->in[i], i);
+			if (!g->pass.spoiled[i])
+				guess(g, g->in[i], i);
 		for (int depth = 1; guess_next(g, ask, n_ask, depth); depth++)
 			;
 	}

@@ -23,6 +23,7 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 	p->pos = xcalloc(rows, sizeof(*p->pos));
 	p->item = xcalloc(rows, sizeof(*p->item));
 	p->see = xcalloc(rows, sizeof(*p->see));
+	p->spoiled = xcalloc(seqs, sizeof(*p->spoiled));
 	p->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*p->row)));
 	p->pass = (struct pass){
 		.be = be,
@@ -34,6 +35,7 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 		.span = p->span,
 		.row = p->first,
 		.logit_row = p->logit_row,
+		.spoiled = p->spoiled,
 	};
 	p->logits_bytes = size_mul(size_mul(logits, (size_t)m->shape.vocab), sizeof(float));
 	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, (int)logits), sizeof(float));
@@ -60,6 +62,7 @@ void draft_pass_close(struct draft_pass *p)
 	free(p->pos);
 	free(p->item);
 	free(p->see);
+	free(p->spoiled);
 	free(p->row);
 	*p = (struct draft_pass){ 0 };
 }
@@ -67,6 +70,7 @@ void draft_pass_close(struct draft_pass *p)
 void draft_pass_clear(struct draft_pass *p)
 {
 	p->pass.n_row = p->pass.n_item = p->pass.n_logit = 0;
+	memset(p->spoiled, 0, (size_t)p->seqs_max * sizeof(*p->spoiled));
 }
 
 int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits)

@@ -16,7 +16,10 @@ struct draft_pass {
 	int32_t *logit_row;        /* [seqs_max][each] */
 	int32_t *tok, *pos, *item; /* [rows_max] */
 	int32_t *see;              /* [rows_max] */
-	float *row;                /* [vocab] near */
+	/* [seqs_max] set by run for spans whose rows are invalid, since a row of a table could not be read: nothing may be
+	 * guessed from them or kept of them. */
+	bool *spoiled;
+	float *row; /* [vocab] near */
 };
 
 /* The model stays the caller's.  E_FULL: no memory. */
