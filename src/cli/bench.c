@@ -149,6 +149,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 /* The clock of a run, and what it counts beside. */
 struct took {
 	struct stream_stats experts;
+	struct row_stats tables;
 	int64_t ns;
 	double steps, joins;
 	double tokens, drafted, accepted;
@@ -188,6 +189,7 @@ static void start(struct bench *b, struct took *t)
 		            .steps = (double)st.steps,
 		            .joins = (double)backend_cpu_joins(b->s.be),
 		            .experts = st.experts,
+		            .tables = st.tables,
 		            .ns = clock_monotonic_ns() };
 }
 
@@ -210,6 +212,9 @@ static void stop(struct bench *b, struct took *t)
 	st.experts.ahead -= t->experts.ahead;
 	st.experts.ahead_used -= t->experts.ahead_used;
 	t->experts = st.experts;
+	st.tables.read_bytes -= t->tables.read_bytes;
+	st.tables.wait_ns -= t->tables.wait_ns;
+	t->tables = st.tables;
 }
 
 static void add_experts(struct bench_experts *x, const struct took *t)
@@ -224,6 +229,14 @@ static void add_experts(struct bench_experts *x, const struct took *t)
 	x->wait += (double)t->experts.wait_ns / 1e9;
 	x->ahead += (double)t->experts.ahead;
 	x->ahead_used += (double)t->experts.ahead_used;
+}
+
+static void add_tables(struct bench_tables *x, const struct took *t)
+{
+	x->tables = t->tables.tables;
+	x->seconds += (double)t->ns / 1e9;
+	x->bytes += (double)t->tables.read_bytes;
+	x->wait += (double)t->tables.wait_ns / 1e9;
 }
 
 static int run_prompt(struct bench *b, const struct bench_row *r, struct took *t, struct err *err)
@@ -335,6 +348,7 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 			r->rate[r->n_run++] = t.tokens * 1e9 / (double)t.ns;
 			r->all_tokens += t.tokens;
 			add_experts(&r->experts, &t);
+			add_tables(&r->tables, &t);
 			r->all_steps += t.steps;
 			r->drafted += t.drafted;
 			r->accepted += t.accepted;

@@ -40,6 +40,10 @@ struct bench_row {
 		int slots, of;
 		double seconds, used, hits, reads, bytes, wait, ahead, ahead_used, disk;
 	} experts;
+	struct bench_tables { /* on disk, likewise */
+		int tables;
+		double seconds, bytes, wait;
+	} tables;
 };
 
 /* Bytes a second that reads of `slab` bytes at random places of the model's largest file get, past the page cache;

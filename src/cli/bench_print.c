@@ -153,6 +153,15 @@ static void put_experts(const struct bench_row *r, struct buf *out)
 	buf_putc(out, '\n');
 }
 
+static void put_tables(const struct bench_row *r, struct buf *out)
+{
+	const struct bench_tables *x = &r->tables;
+
+	if (x->tables)
+		buf_printf(out, "%-20s tables on disk: %.1f KB read a token, %.2f ms waited a second\n", "",
+		           x->bytes / 1e3 / r->all_tokens, 1e3 * x->wait / x->seconds);
+}
+
 void bench_print_row(const struct bench_row *r, struct buf *out)
 {
 	const char *by;
@@ -176,6 +185,7 @@ void bench_print_row(const struct bench_row *r, struct buf *out)
 		           vectors, 100 * median / vectors, r->ceilings.int8_vectors / 1e9);
 	put_doubts(r, median, least, out);
 	put_experts(r, out);
+	put_tables(r, out);
 	if (r->joules > 0)
 		buf_printf(out, "%-20s %.3f joules a token, of whatever ran on the processors\n", "",
 		           r->joules / r->all_tokens);
@@ -320,6 +330,10 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		put_number(b, "disk_bytes_per_second", x->disk);
 		put_number(b, "disk_share", x->disk > 0 ? x->bytes / x->seconds / x->disk : (double)NAN);
 		put_number(b, "disk_floor_tokens_per_second", x->bytes > 0 ? disk_floor(r) : (double)NAN);
+	}
+	if (r->tables.tables) {
+		put_number(b, "table_bytes_per_token", r->tables.bytes / r->all_tokens);
+		put_number(b, "table_wait_share", r->tables.wait / r->tables.seconds);
 	}
 	if (r->drafts) {
 		put_number(b, "speedup", median / r->plain);

@@ -128,7 +128,12 @@ static void print_plan(const struct inspection *in)
 		printf("               %.2f times smaller than 16 bits\n", (double)p->plain_row / (double)p->row);
 	printf("state          %zu bytes per sequence\n", p->state);
 	printf("\nmemory for %d sequence%s of %d tokens\n", p->parallel, p->parallel == 1 ? "" : "s", p->ctx);
-	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)s->weight_bytes));
+	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)p->weights));
+	if (p->tables)
+		printf("      tables   %12s  %s\n", bytes_text(b, sizeof(b), (double)p->tables),
+		       p->weights < (size_t)s->weight_bytes ?
+		               "beside these: rows are read from disk" :
+		               "of these: rows are looked up, and may be read from disk (--tables)");
 	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), p->kept),
 	       p->kept < p->pages ? "  (--kv-bytes)" : "");
 	print_kv_plan(s, &p->opts, p->ctx, p->parallel);

@@ -89,7 +89,9 @@ static void plan_memory(struct memory_plan *p, const struct model *m, const stru
 	p->kept = o->kv_bytes && (double)o->kv_bytes < p->pages ? (double)o->kv_bytes : p->pages;
 	p->states = (double)p->parallel * (double)p->state;
 	p->step = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
-	p->together = (double)s->weight_bytes + p->kept + p->states + p->step;
+	p->tables = model_table_bytes(m);
+	p->weights = (size_t)s->weight_bytes - (o->tables == TABLES_DISK ? p->tables : 0);
+	p->together = (double)p->weights + p->kept + p->states + p->step;
 }
 
 /* A tower that is found marks its tensors as used. */
@@ -258,9 +260,9 @@ static void put_memory(struct buf *out, const struct inspection *in)
 		out,
 		",\n\"memory\":{\"sequences\":%d,\"context\":%d,\"step_tokens\":%d,\"kv_bytes_per_token\":%zu,"
 		"\"state_bytes_per_sequence\":%zu,\"weights\":%zu,\"keys_values\":%.0f,\"states\":%.0f,\"step\":%.0f,"
-		"\"together\":%.0f}",
-		p->parallel, p->ctx, p->opts.step_rows, p->row, p->state, in->model->shape.weight_bytes, p->kept,
-		p->states, p->step, p->together);
+		"\"tables\":%zu,\"together\":%.0f}",
+		p->parallel, p->ctx, p->opts.step_rows, p->row, p->state, p->weights, p->kept, p->states, p->step,
+		p->tables, p->together);
 }
 
 static void put_tensors(struct buf *out, const struct store *st)

@@ -125,8 +125,8 @@ static void read_weights(const struct store *st)
 	}
 }
 
-/* read_weights for a model whose experts stay on disk: reads all other tensors. */
-static void read_without_experts(const struct store *st, const struct model *m)
+/* read_weights for a model of which experts or tables stay on disk: reads all other tensors. */
+static void read_what_stays(const struct store *st, const struct model *m, const struct plan *p)
 {
 	enum { PAGE = 4096 };
 	volatile uint8_t sum = 0;
@@ -134,7 +134,8 @@ static void read_without_experts(const struct store *st, const struct model *m)
 	for (size_t i = 0; i < st->n; i++) {
 		const struct tensor *t = st->v[i];
 
-		if (!t->used || !t->data || model_has_expert(m, t->data, t->bytes))
+		if (!t->used || !t->data || (p->experts && model_has_expert(m, t->data, t->bytes)) ||
+		    (p->tables && model_has_table(m, t->data, t->bytes)))
 			continue;
 		for (size_t at = 0; at < t->bytes; at += PAGE)
 			sum = (uint8_t)(sum + t->data[at]);
@@ -344,6 +345,20 @@ static int stream_experts(struct session *s, const struct options *o, struct pla
 	return 0;
 }
 
+/* Tables that rows are looked up of stay on disk. */
+static int stream_tables(struct session *s, const struct plan *p, struct err *err)
+{
+	struct rows_opts how = { .bytes = p->tables };
+	struct row_stats now;
+	int rc = model_stream_rows(s->model, &how, err);
+
+	if (rc)
+		return rc;
+	s->be->ops->row_stats(s->be, &now);
+	log_info("tables on disk: %d, of %zu MB, rows read by %s", now.tables, now.table_bytes >> 20, now.way);
+	return 0;
+}
+
 /* Rows of an image that see each other are computed in one step: Gemma's have up to 280, and others share the step. */
 enum { WHOLE_ROWS = 512 };
 
@@ -365,11 +380,12 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		snprintf(asked, sizeof(asked), " (of %d: keys and values of more do not fit)", p->ctx_asked);
 	log_info("context %d%s, %d sequences at once, up to %d tokens per step, queue %d", mo->ctx_max, asked,
 	         eo->seqs_max, eo->step_rows, eo->queue_max);
-	log_info("memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
-	         "kept prefixes up to %zu, preempted up to %zu, drafting up to %zu, program %zu, experts %zu",
-	         plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
-	         shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
-	         p->draft / MB, p->program / MB, p->experts / MB);
+	log_info(
+		"memory %zu MB: weights mapped %zu, step %zu, states %zu, keys and values up to %zu (%zu tokens), "
+		"kept prefixes up to %zu, preempted up to %zu, drafting up to %zu, program %zu, experts %zu, tables %zu",
+		plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
+		shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
+		p->draft / MB, p->program / MB, p->experts / MB, p->tables / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
@@ -472,6 +488,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		rc = tower_begin(s, o->arith, err);
 	if (!rc && plan.experts)
 		rc = stream_experts(s, o, &plan, err);
+	if (!rc && plan.tables)
+		rc = stream_tables(s, &plan, err);
 	if (rc)
 		return rc;
 	if (o->disk_dir) {
@@ -480,8 +498,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		if (rc)
 			return rc;
 	}
-	if (plan.experts)
-		read_without_experts(s->store, s->model);
+	if (plan.experts || plan.tables)
+		read_what_stays(s->store, s->model, &plan);
 	else
 		read_weights(s->store);
 	for (int i = 0; i < s->drafts.n_of; i++)

@@ -250,6 +250,10 @@ const struct option option_table[] = {
 	  "with experts on disk: write which experts each layer of each step used (docs/experts-from-disk.md)" },
 	{ CMD_ENGINE, "expert-io", NULL, NULL, K_TEXT, AT(expert_io), NONE, 0, 0, "auto|io_uring|threads", NULL,
 	  group_model, "how experts are read; auto: by io_uring where the system allows it" },
+	{ CMD_ENGINE | CMD_INSPECT, "tables", NULL, NULL, K_TABLES, AT(tables), NONE, 0, 0, "auto|memory|disk", "auto",
+	  group_model,
+	  "where embeddings are of which a step looks up a few rows: in memory, or on disk, from where the rows are read.  Answers "
+	  "are the same.  auto: on disk where the model does not fit into memory beside the rest" },
 	{ CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(small_pages), NONE, 0, 0, NULL, NULL,
 	  group_model,
 	  "leave the weights where the system maps them.  Else, where all that is planned fits into what memory is available, they "

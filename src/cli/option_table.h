@@ -25,7 +25,8 @@ enum kind {
 	K_LOG,
 	K_LOG_FORMAT,
 	K_REPLAY,
-	K_AGAINST
+	K_AGAINST,
+	K_TABLES
 };
 
 struct option {

@@ -154,6 +154,12 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 		                                                   AGAINST_NONE;
 		return 0;
 	}
+	if (op->kind == K_TABLES && (!strcmp(text, "auto") || !strcmp(text, "memory") || !strcmp(text, "disk"))) {
+		*(enum tables *)field(o, op->at) = *text == 'a' ? TABLES_AUTO :
+		                                   *text == 'm' ? TABLES_MEMORY :
+		                                                  TABLES_DISK;
+		return 0;
+	}
 	if (op->kind == K_DRAFT) {
 		static const char *const name[] = { "none", "ngram", "grammar", "model", "head", "auto" };
 

@@ -13,9 +13,13 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/* Rows of some hundred tokens of the widest embeddings that there are. */
+enum { TABLE_BUFFER = 4 << 20 };
+
 size_t plan_total(const struct plan *p)
 {
-	return p->program + p->weights + p->experts + p->step + p->states + p->kv + p->prefix + p->parked + p->draft;
+	return p->program + p->weights + p->experts + p->tables + p->step + p->states + p->kv + p->prefix + p->parked +
+	       p->draft;
 }
 
 /* Bytes that a sequence at its longest could use, and all. */
@@ -40,7 +44,7 @@ static size_t pool_most(size_t most, size_t prefix)
 /* Bytes that no prompt changes: of the program, the weights, a step, states and drafting. */
 static size_t fixed_part(const struct plan *p)
 {
-	return p->program + p->weights + p->step + p->states + p->draft;
+	return p->program + p->weights + p->tables + p->step + p->states + p->draft;
 }
 
 /* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
@@ -160,13 +164,19 @@ static size_t program_bytes(void)
 #endif
 }
 
+/* tables_disk: tables stay on disk. */
 static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
-                     const struct engine_opts *eo, struct err *err)
+                     const struct engine_opts *eo, bool tables_disk, struct err *err)
 {
 	size_t memory = o->memory_bytes ? o->memory_bytes : memory_total();
 	int rc;
 
 	*p = (struct plan){ .weights = (size_t)s->model->shape.weight_bytes };
+	if (tables_disk) {
+		p->tables = TABLE_BUFFER;
+		p->tables_disk = model_table_bytes(s->model);
+		p->weights -= p->tables_disk;
+	}
 	*mo = (struct model_opts){
 		.arith = o->arith,
 		.slots = o->parallel,
@@ -190,6 +200,34 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 	return rc;
 }
 
+/* With all tables in memory, does something not fit, or have to make room? */
+static bool is_tight(const struct plan *p, const struct options *o, int rc)
+{
+	size_t machine = memory_total();
+
+	return rc == E_LIMIT || (p->experts && !o->expert_bytes) ||
+	       (o->memory_bytes ? p->ctx_fits < p->ctx_asked && !o->kv_bytes : plan_total(p) > machine - machine / 16);
+}
+
+/* Tables go to disk before experts do, or a context is cut, since a step reads few rows of them. */
+static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+                       const struct engine_opts *eo, struct err *err)
+{
+	bool some = model_table_bytes(s->model) > TABLE_BUFFER;
+	int rc;
+
+	if (o->tables == TABLES_DISK && !model_table_bytes(s->model))
+		return err_set(
+			err, E_UNSUPPORTED,
+			"--tables disk: %s has no table that rows are only looked up of: its embedding is the output "
+			"matrix as well",
+			s->store->name);
+	rc = plan_with(p, mo, s, o, eo, o->tables == TABLES_DISK, err);
+	if (o->tables == TABLES_AUTO && some && is_tight(p, o, rc))
+		rc = plan_with(p, mo, s, o, eo, true, err);
+	return rc;
+}
+
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
               const struct engine_opts *eo, struct err *err)
 {
@@ -197,13 +235,13 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	struct model_opts other_opts;
 	struct plan other;
 	struct err why;
-	int rc = plan_with(p, mo, s, o, eo, err);
+	int rc = plan_tables(p, mo, s, o, eo, err);
 	bool better;
 
 	if (!own || (rc != E_LIMIT && (rc || !p->experts || o->expert_bytes)))
 		return rc;
 	s->drafts.n_of--; /* planned as though it were not there */
-	better = !plan_with(&other, &other_opts, s, o, eo, &why) && (rc || !other.experts);
+	better = !plan_tables(&other, &other_opts, s, o, eo, &why) && (rc || !other.experts);
 	s->drafts.n_of++;
 	if (!better)
 		return rc;
@@ -227,8 +265,14 @@ void plan_print(const struct plan *p, struct buf *out)
 
 	put_part(out, "program", p->program, "tokenizer, tables, what operations work in");
 	put_part(out, "weights", p->weights,
-	         p->experts ? "mapped from the files, without experts" : "mapped from the files");
+	         p->experts && p->tables ? "mapped from the files, without experts and tables" :
+	         p->experts              ? "mapped from the files, without experts" :
+	         p->tables               ? "mapped from the files, without tables" :
+	                                   "mapped from the files");
 	put_part(out, "experts", p->experts, "slots; the other experts stay on disk");
+	if (p->tables)
+		buf_printf(out, "  %-16s %10.1f MB  a buffer; tables of %.1f MB stay on disk\n", "tables",
+		           (double)p->tables / 1e6, (double)p->tables_disk / 1e6);
 	put_part(out, "step", p->step, "");
 	put_part(out, "states", p->states, "");
 	put_part(out, "drafting", p->draft, "");

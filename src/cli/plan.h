@@ -14,14 +14,16 @@ struct session;
 
 /* Where the memory goes, in bytes. */
 struct plan {
-	size_t weights;          /* mapped: shared with the page cache; without experts that stay on disk */
-	size_t experts;          /* slots for those; 0: all experts are among the weights */
-	size_t program;          /* what it holds already: tokenizer, tables, itself; and the backend's own */
-	size_t step;             /* work memory and logits of the largest step */
-	size_t states;           /* of the running sequences, tapes included */
-	size_t kv;               /* the page pool */
-	size_t prefix, parked;   /* kept prefixes, their pages included; preempted sequences */
-	size_t draft;            /* all that guessing ahead takes */
+	size_t weights;        /* mapped: shared with the page cache; without what stays on disk */
+	size_t experts;        /* slots for those; 0: all experts are among the weights */
+	size_t tables;         /* the buffer of rows of tables that stay on disk; 0: all tables are among the weights */
+	size_t tables_disk;    /* bytes of those tables, which are not in memory */
+	size_t program;        /* what it holds already: tokenizer, tables, itself; and the backend's own */
+	size_t step;           /* work memory and logits of the largest step */
+	size_t states;         /* of the running sequences, tapes included */
+	size_t kv;             /* the page pool */
+	size_t prefix, parked; /* kept prefixes, their pages included; preempted sequences */
+	size_t draft;          /* all that guessing ahead takes */
 	int ctx_asked, ctx_fits; /* context before memory had its say, and after */
 };
 

@@ -298,6 +298,7 @@ struct engine_stats {
 	int64_t verified,
 		verify_failed; /* hits that were recomputed for an audit; hits dropped because the audit found them wrong */
 	struct stream_stats experts; /* that stay on disk; slots 0: none do */
+	struct row_stats tables;     /* likewise */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

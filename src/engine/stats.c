@@ -30,6 +30,8 @@ void engine_show_stats(struct engine *e)
 	disk_own_stats(e, &s->disk);
 	if (e->m->be->ops->stream_stats)
 		e->m->be->ops->stream_stats(e->m->be, &s->experts);
+	if (e->m->be->ops->row_stats)
+		e->m->be->ops->row_stats(e->m->be, &s->tables);
 	pthread_mutex_lock(&e->lock);
 	e->shown = *s;
 	e->queue.rates = (struct queue_rates){

@@ -251,6 +251,21 @@ static void put_experts(const struct page *p, const struct stream_stats *x)
 	counter(p, "expert_wait_seconds_total", "Time that steps waited for the disk.", x->wait_ns / 1000000000);
 }
 
+/* Tables that stay on disk; nothing where all are in memory. */
+static void put_tables(const struct page *p, const struct row_stats *x)
+{
+	if (!x->tables)
+		return;
+	gauge(p, "tables", "Tables on disk, of which steps look up rows.", x->tables);
+	gauge(p, "table_bytes", "Bytes of those tables, which are not in memory.", (double)x->table_bytes);
+	gauge(p, "table_buffer_bytes", "Memory that their rows are read into.", (double)x->buffer_bytes);
+	counter(p, "table_rows_total", "Rows looked up, once for each token and table.", x->rows);
+	counter(p, "table_reads_total", "Reads that brought them; one may bring several.", x->reads);
+	counter(p, "table_read_bytes_total", "Bytes read.", x->read_bytes);
+	counter(p, "table_rows_failed_total", "Rows that could not be read.", x->failed);
+	counter(p, "table_wait_seconds_total", "Time that steps waited for the disk.", x->wait_ns / 1000000000);
+}
+
 /* Kept prefixes on disk; nothing without a folder for them. */
 static void put_disk(const struct page *p, const struct disk_stats *d)
 {
@@ -315,6 +330,7 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
 	put_disk(p, &e->disk);
 	put_experts(p, &e->experts);
+	put_tables(p, &e->tables);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
 	for (int i = 0; i < PREFIX_REASONS; i++)
 		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);

@@ -354,7 +354,7 @@ def test_inspect_json():
         "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],
         "ignored": shape["ignored"],
         "memory": ["context", "keys_values", "kv_bytes_per_token", "sequences", "state_bytes_per_sequence", "states", "step",
-                   "step_tokens", "together", "weights"]}, shape
+                   "step_tokens", "tables", "together", "weights"]}, shape
     assert (report["object"], report["version"], report["name"]) == ("inspection", 1, "weft-tiny"), report
     assert f"({report['parameters']['used']}) used" in text, text
     assert f"width          {report['width']}; vocabulary {report['vocabulary']} rows; context {report['context']}\n" in text, text
