@@ -506,6 +506,8 @@ static const struct family {
 	{ "nemotron_h", "nemotron_h_moe", keys_nemotron, settle_mamba, .with = "n_routed_experts" },
 	{ "nemotron_h", "nemotron_h", keys_nemotron, settle_mamba },
 	{ "falcon_h1", "falcon-h1", keys_falcon_h1, settle_falcon_h1 },
+	{ "jamba", "jamba", keys_jamba },
+	{ "rwkv7", "rwkv7", keys_rwkv7, settle_rwkv7 },
 	{ "gpt_oss", "gpt-oss", keys_gpt_oss },
 	{ "deepseek_v3", "deepseek2", keys_deepseek },
 	{ "kimi_k2", "deepseek2", keys_deepseek },

@@ -188,3 +188,15 @@ void settle_kimi_linear(struct making *m, struct source_tensor *t, const char *h
 	t->t.ne[2] = t->t.ne[1];
 	t->t.ne[1] = 1;
 }
+
+/* ---- RWKV ---- */
+
+/* The bonus, a row for each head, is a vector. */
+void settle_rwkv7(struct making *m, struct source_tensor *t, const char *hf, const char *name)
+{
+	if (strcmp(name, "time_mix_r_k.weight") != 0)
+		return;
+	t->t.n_dim = 1;
+	t->t.ne[0] = t->t.count;
+	t->t.ne[1] = 1;
+}

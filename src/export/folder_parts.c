@@ -4,6 +4,7 @@
  *   gate and up of experts   in one tensor, one behind the other or in turn: two stacks
  *   mxfp4 of gpt-oss         codes and scales apart: blocks that hold both, the same codes
  *   kv_b of latent attention by head rows of keys and of values: keys transposed, and values
+ *   RWKV's shift             a vector each: one tensor
  *   q, k, v, z by key head   q, k and v of all heads, and z of all
  *
  * No matrix is copied: a tensor of the file is runs of elements, which lie in the folder's at steps that its line computes. */
@@ -105,6 +106,7 @@ struct part {
 	const char *arch; /* NULL: any */
 	part_fn *add;
 	const char *to[2]; /* behind "blk.N." */
+	bool first;        /* of the first layer alone */
 };
 
 /* "ffn_up_shexp.weight", and where a layer has no experts "ffn_up.weight". */
@@ -295,6 +297,46 @@ static void add_qkvz(struct making *m, const struct tensor *t, int64_t block, co
 	}
 }
 
+/* ---- RWKV ---- */
+
+/* A tensor under two names: the first layer's matrices of v, which nothing reads and readers want, are those of a. */
+static void add_twice(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	for (int i = 0; i < 2; i++)
+		take(m, t, block, p->to[i]);
+}
+
+/* The vectors of the shift become one tensor, [6][1][1][inputs]. */
+static void add_shift(struct making *m, const struct tensor *first, int64_t block, const struct part *p)
+{
+	static const char of[] = "rwkvag";
+	int64_t n = sizeof of - 1, cols = first->count;
+	struct source_tensor *to = take(m, first, block, p->to[0]);
+	char name[512];
+
+	if (!m->code && cols > INT_MAX)
+		making_fail(m, E_LIMIT, "tensor %s: %" PRId64 " elements", first->name, cols);
+	if (m->code)
+		return;
+	shape(to, true, cols, 1, n);
+	to->t.n_dim = 4;
+	to->t.ne[2] = 1;
+	to->t.ne[3] = n;
+	for (int64_t i = 0; i < n && !m->code; i++) {
+		struct tensor *t;
+
+		snprintf(name, sizeof name, "%.*s%c", (int)strlen(first->name) - 1, first->name, of[i]);
+		t = store_find(m->st, name);
+		if (!t || t->type != first->type || t->bytes != first->bytes)
+			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
+		else if (!(m->code = store_data(m->st, t, m->err)))
+			run_set(m, to, i, t->data, t->bytes);
+	}
+}
+
+/* What goes with another tensor, or is read by nothing. */
+static void pass(struct making *m, const struct tensor *t, int64_t block, const struct part *p) {}
+
 /* ---- experts apart ---- */
 
 static const char *const stacks[] = { "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight" };
@@ -305,6 +347,7 @@ static const struct expert_form {
 } forms[] = { { "mlp.experts.", { "gate_proj", "up_proj", "down_proj" } },
 	      { "mixer.experts.", { NULL, "up_proj", "down_proj" } },
 	      { "feed_forward.experts.", { "w1", "w3", "w2" } },
+	      { "feed_forward.experts.", { "gate_proj", "up_proj", "down_proj" } },
 	      { "block_sparse_moe.experts.", { "w1", "w3", "w2" } } };
 
 /* Expert 0 of a kind stands for all of its layer: "...experts.0.gate_proj.weight". */
@@ -392,6 +435,18 @@ static const struct part parts[] = {
 	{ "linear_attn.in_proj_qkvz.weight", NULL, add_qkvz, { "attn_qkv.weight", "attn_gate.weight" } },
 	{ "linear_attn.in_proj_ba.weight", NULL, add_same, { "ssm_ba.weight" } },
 	{ "self_attn.kv_b_proj.weight", NULL, add_kv_b, { "attn_k_b.weight", "attn_v_b.weight" } },
+	{ "attn.x_r", "rwkv7", add_shift, { "time_mix_lerp_fused.weight" } },
+	{ "attn.x_w", "rwkv7", pass },
+	{ "attn.x_k", "rwkv7", pass },
+	{ "attn.x_v", "rwkv7", pass },
+	{ "attn.x_a", "rwkv7", pass },
+	{ "attn.x_g", "rwkv7", pass },
+	{ "attn.a_lora.lora.2.bias", "rwkv7", add_twice, { "time_mix_a0.weight", "time_mix_v0.weight" }, true },
+	{ "attn.a_lora.lora.0.weight", "rwkv7", add_twice, { "time_mix_a1.weight", "time_mix_v1.weight" }, true },
+	{ "attn.a_lora.lora.2.weight", "rwkv7", add_twice, { "time_mix_a2.weight", "time_mix_v2.weight" }, true },
+	{ "attn.v_lora.lora.2.bias", "rwkv7", pass, .first = true },
+	{ "attn.v_lora.lora.0.weight", "rwkv7", pass, .first = true },
+	{ "attn.v_lora.lora.2.weight", "rwkv7", pass, .first = true },
 };
 
 bool making_parts(struct making *m, const struct tensor *t, const char *hf)
@@ -402,7 +457,8 @@ bool making_parts(struct making *m, const struct tensor *t, const char *hf)
 	if (block < 0 || block >= m->blocks + m->drafts)
 		return false;
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		if (!strcmp(parts[i].hf, rest) && (!parts[i].arch || !strcmp(parts[i].arch, m->arch->name))) {
+		if (!strcmp(parts[i].hf, rest) && (!parts[i].arch || !strcmp(parts[i].arch, m->arch->name)) &&
+		    (!parts[i].first || !block)) {
 			parts[i].add(m, t, block, &parts[i]);
 			return true;
 		}

@@ -198,3 +198,74 @@ void keys_falcon_h1(struct making *m)
 		making_fail(m, E_FORMAT, "mamba_d_ssm: %" PRId64 ", of %" PRId64 " heads of %" PRId64,
 		            making_int(m, "mamba_d_ssm", 0), heads, size);
 }
+
+/* ---- Jamba ---- */
+
+static int64_t jamba_rank(struct making *m)
+{
+	int64_t width = making_int(m, "hidden_size", INT64_MIN);
+	const char *word = json_str(json_get(m->st->text, "mamba_dt_rank"), NULL);
+
+	if ((word && !strcmp(word, "auto")) || !making_has(m, "mamba_dt_rank"))
+		return (width + 15) / 16;
+	return making_int(m, "mamba_dt_rank", INT64_MIN);
+}
+
+/* Layer i attends where i mod period = offset. */
+void keys_jamba(struct making *m)
+{
+	int64_t period = making_int(m, "attn_layer_period", 8), offset = making_int(m, "attn_layer_offset", 4),
+		heads = making_int(m, "num_attention_heads", INT64_MIN),
+		kv = making_int(m, "num_key_value_heads", heads), width = making_int(m, "hidden_size", INT64_MIN),
+		experts = making_int(m, "num_experts", 16);
+	int32_t list[MAKING_LAYERS_MAX];
+
+	if (period < 1 || kv < 1 || kv > MAKING_SIZE_MAX || width < 1 || width > MAKING_SIZE_MAX)
+		making_fail(m, E_FORMAT, "attn_layer_period: %" PRId64 ", of %" PRId64 " key heads", period, kv);
+	if (making_has(m, "sliding_window"))
+		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of jamba have no window");
+	if (!layers_count(m))
+		return;
+	for (int64_t i = 0; i < m->blocks; i++)
+		list[i] = i % period == offset ? (int32_t)kv : 0;
+	key_put(m, ".block_count", m->blocks);
+	key_put(m, ".context_length", making_int(m, "max_position_embeddings", 262144));
+	key_put(m, ".embedding_length", width);
+	key_copy(m, ".feed_forward_length", "intermediate_size");
+	key_put(m, ".attention.head_count", heads);
+	key_ints(m, ".attention.head_count_kv", list);
+	key_float(m, ".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6);
+	key_put(m, ".ssm.conv_kernel", making_int(m, "mamba_d_conv", 4));
+	key_put(m, ".ssm.inner_size", making_int(m, "mamba_expand", 2) * width);
+	key_put(m, ".ssm.state_size", making_int(m, "mamba_d_state", 16));
+	key_put(m, ".ssm.time_step_rank", jamba_rank(m));
+	key_put(m, ".expert_count", experts);
+	key_put(m, ".expert_used_count", making_int(m, "num_experts_per_tok", 2));
+}
+
+/* ---- RWKV ---- */
+
+/* Readers of the file take 64e-5 for the norm of each head, which is norm_eps times the size of a head. */
+void keys_rwkv7(struct making *m)
+{
+	int64_t dim = making_int(m, "head_dim", 64), width = making_int(m, "hidden_size", INT64_MIN);
+	double eps = making_float(m, "norm_eps", 1e-5);
+
+	want_text(m, "hidden_act", "sqrelu");
+	if (making_has(m, "attn"))
+		making_fail(m, E_UNSUPPORTED, "attn: GGUF files of rwkv7 have no layers of attention");
+	if (!(fabs(eps * (double)dim - 64e-5) < 1e-9))
+		making_fail(m, E_UNSUPPORTED,
+		            "norm_eps: %g, of heads of %" PRId64 ": GGUF files of rwkv7 have 64e-5 in all", eps, dim);
+	key_put(m, ".block_count", m->blocks);
+	key_put(m, ".context_length", NO_POSITIONS);
+	key_put(m, ".embedding_length", width);
+	key_put(m, ".feed_forward_length", making_int(m, "intermediate_size", 4 * (m->code ? 1 : width)));
+	key_put(m, ".attention.head_count", 0);
+	key_float(m, ".attention.layer_norm_epsilon", "norm_eps", 1e-5);
+	key_put(m, ".wkv.head_size", dim);
+	key_copy(m, ".attention.decay_lora_rank", "decay_low_rank_dim");
+	key_copy(m, ".attention.iclr_lora_rank", "a_low_rank_dim");
+	key_copy(m, ".attention.value_residual_mix_lora_rank", "v_low_rank_dim");
+	key_copy(m, ".attention.gate_lora_rank", "gate_low_rank_dim");
+}

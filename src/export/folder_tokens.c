@@ -495,6 +495,19 @@ static void put_all(struct tokens_made *t)
 		put_specials(t);
 }
 
+/* Says that there is none to write; one in a form that is not read is refused. */
+static void no_tokenizer(struct making *m)
+{
+	static const char *const other[] = { "tiktoken.model", "rwkv_vocab_v20230424.txt" };
+
+	for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+		if (file_exists(store_place(m->st, other[i])))
+			making_fail(m, E_UNSUPPORTED, "%s: GGUF files are written of tokenizer.json and tekken.json",
+			            other[i]);
+	if (!m->code)
+		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
+}
+
 void making_tokens(struct making *m, int64_t vocabulary)
 {
 	struct tokens_made t = { .m = m, .n = vocabulary };
@@ -506,11 +519,8 @@ void making_tokens(struct making *m, int64_t vocabulary)
 	rc = store_document(m->st, "tokenizer.json", &text, m->err);
 	if (!rc && !(root = json_parse(text.p, text.n, 0, m->err)))
 		rc = err_prefix(m->err, "%s", store_place(m->st, "tokenizer.json"));
-	if (rc == E_MISSING && file_exists(store_place(m->st, "tiktoken.model"))) {
-		making_fail(m, E_UNSUPPORTED,
-		            "tiktoken.model: GGUF files are written of tokenizer.json and tekken.json");
-	} else if (rc == E_MISSING) {
-		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
+	if (rc == E_MISSING) {
+		no_tokenizer(m);
 	} else if (rc) {
 		m->code = rc;
 	} else if (vocabulary > GGUF_TOKENS_MAX) {

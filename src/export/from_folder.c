@@ -94,6 +94,15 @@ int64_t making_block(const struct making *m, const char *hf, const char **rest)
 	return block;
 }
 
+/* The line that has the whole name of a layer's tensor, which the file has as one of no layer; NULL: none. */
+static const struct gguf_name *whole_line(const struct gguf_name *own, const char *hf)
+{
+	for (const struct gguf_name *n = own; n->gguf; n++)
+		if (!strcmp(n->hf, hf))
+			return n;
+	return NULL;
+}
+
 /* A tensor of the new file: its name, and the line of the tables that says how it is made. */
 struct target {
 	const struct gguf_name *line;
@@ -105,7 +114,10 @@ static bool target_of(const struct making *m, const char *hf, struct target *to)
 	const char *rest = hf;
 	int64_t block = making_block(m, hf, &rest);
 
-	if (block >= 0) {
+	to->line = block >= 0 ? whole_line(m->arch->names, hf) : NULL;
+	if (to->line) {
+		block = -1;
+	} else if (block >= 0) {
 		to->line = line_of(m->arch->names, gguf_block_names, rest);
 		if (!to->line && block >= m->blocks && !m->arch->mtp_apart)
 			to->line = line_of(NULL, gguf_behind_names, rest);
@@ -187,7 +199,8 @@ static void add_tensor(struct making *m, const struct tensor *t, const char *hf,
 		making_fail(m, E_FORMAT, "tensor %s has %d axes, at most 2 are wanted", t->name, to->t.n_dim);
 	if (m->code)
 		return;
-	vector = to->t.n_dim == 1 || target->line->fix == &gguf_conv || strstr(target->name, "shortconv.conv");
+	vector = to->t.n_dim == 1 || target->line->fix == &gguf_conv || target->line->fix == &gguf_log_minus ||
+	         strstr(target->name, "shortconv.conv");
 	if (target->line->fix == &gguf_permuted)
 		to->row = making_paired(m, to->t.n_dim == 1 ? to->t.ne[0] : to->t.ne[1]);
 	if (m->settle && !m->code)
@@ -246,7 +259,8 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 	for (size_t i = 0; i < st->n && !m.code; i++) {
 		put_source(&m, st->v[i], &left);
 		if ((name_ends(st->v[i]->name, "embed_tokens.weight") ||
-		     name_ends(st->v[i]->name, "backbone.embeddings.weight")) &&
+		     name_ends(st->v[i]->name, "backbone.embeddings.weight") ||
+		     !strcmp(st->v[i]->name, "model.embeddings.weight")) &&
 		    !name_behind(st->v[i]->name, "mtp."))
 			embedding = st->v[i];
 	}

@@ -271,6 +271,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	stack_init(s, &b, 2 * m->shape.layers, &(struct trunk_names){ "embeddings", "norm" }, p.tied);
 	s->shared = hidden;
 	s->trunk.norm_bias = bind_floats(&b, hidden, 0, "norm.bias");
+	store_ignore(st, "model.layers.0.attn.v_lora.", "of the first layer: its values are mixed with none");
 	s->trunk.first = bind_floats(&b, hidden, 0, "layers.0.pre_norm.weight");
 	s->trunk.first_bias = bind_floats(&b, hidden, 0, "layers.0.pre_norm.bias");
 	for (int i = 0; i < m->shape.layers && !b.code; i++) {

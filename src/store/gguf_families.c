@@ -502,3 +502,88 @@ void gguf_config_lfm2(struct gguf_conf *c)
 	gguf_put_bool(c, "use_expert_bias", true);
 	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
 }
+
+/* ---- layers in turn ---- */
+
+typedef bool block_is_fn(struct gguf_conf *c, int64_t i);
+
+static bool has_key_heads(struct gguf_conf *c, int64_t i)
+{
+	return gguf_conf_block_int(c, "attention.head_count_kv", i, 0) != 0;
+}
+
+static bool has_router(struct gguf_conf *c, int64_t i)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
+	return has(c, name);
+}
+
+/* Block i is of a kind where i mod period = offset, as the config has it, while the file says it of each block.  A kind that
+ * no block is of has an offset that no remainder reaches. */
+static void put_turns(struct gguf_conf *c, const char *period, const char *offset, block_is_fn *is)
+{
+	int64_t first = -1, every = 0;
+
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
+		if (!is(c, i))
+			continue;
+		every = first >= 0 && !every ? i - first : every;
+		first = first < 0 ? i : first;
+	}
+	every = first < 0 ? 1 : every ? every : c->m->blocks;
+	first = first < 0 ? 1 : first;
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++)
+		if (is(c, i) != (i % every == first))
+			gguf_conf_fail(c, E_UNSUPPORTED,
+			               "block %" PRId64 ": of every %" PRId64 " one is such: %s %" PRId64, i, every,
+			               offset, first);
+	gguf_put_int(c, period, every);
+	gguf_put_int(c, offset, first);
+}
+
+void gguf_config_jamba(struct gguf_conf *c)
+{
+	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED),
+		inner = gguf_conf_int(c, "ssm.inner_size", GGUF_NEEDED);
+
+	if (!c->code && (width < 1 || inner < 1 || inner % width))
+		gguf_conf_fail(c, E_FORMAT,
+		               "key %s.ssm.inner_size: %" PRId64 " is not a multiple of the width, %" PRId64,
+		               c->m->arch->name, inner, width);
+	gguf_put_common(c);
+	gguf_put_int(c, "num_key_value_heads", most(c, "attention.head_count_kv"));
+	put_turns(c, "attn_layer_period", "attn_layer_offset", has_key_heads);
+	put_turns(c, "expert_layer_period", "expert_layer_offset", has_router);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_expand", c->code ? 1 : inner / width);
+	gguf_put_int(c, "mamba_d_state", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_d_conv", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	gguf_put_int(c, "mamba_dt_rank", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", 0));
+	gguf_copy_int(c, "num_experts_per_tok", "expert_used_count");
+}
+
+/* ---- RWKV ---- */
+
+void gguf_config_rwkv7(struct gguf_conf *c)
+{
+	const struct gguf_info *embedding = gguf_tensor_info(c->m, "token_embd.weight");
+
+	if (!embedding)
+		gguf_conf_fail(c, E_MISSING, "tensor token_embd.weight: missing");
+	gguf_put_int(c, "hidden_size", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_hidden_layers", c->m->blocks);
+	gguf_put_int(c, "vocab_size", embedding ? embedding->ne[1] : 1);
+	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
+	gguf_put_float(c, "norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", (double)NAN));
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "wkv.head_size", GGUF_NEEDED));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "decay_low_rank_dim", gguf_conf_int(c, "attention.decay_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "a_low_rank_dim", gguf_conf_int(c, "attention.iclr_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "v_low_rank_dim", gguf_conf_int(c, "attention.value_residual_mix_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "gate_low_rank_dim", gguf_conf_int(c, "attention.gate_lora_rank", GGUF_NEEDED));
+	gguf_put_bool(c, "tie_word_embeddings", !has(c, "output.weight"));
+	gguf_put_str(c, "hidden_act", "sqrelu");
+}

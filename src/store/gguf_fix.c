@@ -5,6 +5,7 @@
  *
  *   llama q, k       within a head, rows 2 j, 2 j + 1 go back to j, d / 2 + j
  *   fused q k v      three runs of rows
+ *   vectors (RWKV)   six in one tensor
  *   b, a (next)      per key head r rows of b, r of a: gathered
  *   A                -exp(A_log): its logarithm again
  *   norms (Gemma)    1 + w: minus 1 */
@@ -100,6 +101,22 @@ static int third_shape(const struct gguf_model *m, struct gguf_tensor *t, struct
 }
 
 const struct gguf_fix gguf_third = { third_shape, NULL };
+
+/* One of six vectors, [6][1][1][inputs]. */
+static int sixth_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	enum { SIX = 6 };
+
+	if (t->t.n_dim < 2 || t->t.dim[0] != SIX || t->t.count != SIX * t->t.dim[t->t.n_dim - 1])
+		return wrong(m, t, err, "elements are not six vectors, of axes", t->t.count, t->t.n_dim);
+	t->t.dim[0] = t->t.elements = t->t.count = t->t.dim[t->t.n_dim - 1];
+	t->t.n_dim = 1;
+	t->t.bytes /= SIX;
+	t->t.data = t->from->data + (size_t)t->part * t->t.bytes;
+	return 0;
+}
+
+const struct gguf_fix gguf_sixth = { sixth_shape, NULL };
 
 /* ---- b and a of Qwen3-Next ---- */
 

@@ -69,7 +69,7 @@ extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_n
 
 /* Hugging Face's names for the GGUF tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no
  * table has it. */
-enum { GGUF_PER_TENSOR = 4 }; /* most tensors that one of the file becomes */
+enum { GGUF_PER_TENSOR = 6 }; /* most tensors that one of the file becomes */
 struct gguf_named {
 	const char *prefix;
 	char block[32];
@@ -79,7 +79,8 @@ struct gguf_named {
 void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_named *out);
 
 /* gguf_fix.c */
-extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba;
+extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba,
+	gguf_sixth;
 
 /* A tensor of any of the parts; NULL: none. */
 const struct gguf_info *gguf_tensor_info(const struct gguf_model *m, const char *name);
@@ -90,7 +91,8 @@ gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2_moe, gguf
 /* gguf_families.c */
 gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf_config_glm4_moe, gguf_config_falcon_h1,
 	gguf_config_granite, gguf_config_nemotron, gguf_config_lfm2, gguf_config_deepseek, gguf_config_kimi_linear,
-	gguf_config_mamba2, gguf_config_gemma2, gguf_config_olmo, gguf_config_glm4, gguf_config_minimax;
+	gguf_config_mamba2, gguf_config_gemma2, gguf_config_olmo, gguf_config_glm4, gguf_config_minimax,
+	gguf_config_jamba, gguf_config_rwkv7;
 
 /* ---- documents ---- */
 enum { GGUF_STOPS = 32, GGUF_TOKENS_MAX = 1 << 20 };

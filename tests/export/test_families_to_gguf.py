@@ -159,12 +159,36 @@ with tempfile.TemporaryDirectory() as tmp:
     same(in_tree("deepseek_mtp"), "deepseek_mtp")
     same(beside("glm4_moe_lite"), "glm4_moe_lite")
     same(beside("kimi_linear"), "kimi_linear", 1e-3)
-    if os.path.isdir(beside("kimi_linear")):
-        kimi = changed(beside("kimi_linear"), "kimi")
-        open(os.path.join(kimi, "tiktoken.model"), "w").write("IQ== 0\n")
-        code, _, err = run("quantize", kimi, "--type", "F32", "--out", os.path.join(tmp, "kimi.gguf"))
-        check(code == 1 and "tiktoken.model" in err, f"kimi_linear with a tiktoken.model: {code} {err}")
+    for name, file_ in (("kimi_linear", "tiktoken.model"), ("rwkv7", "rwkv_vocab_v20230424.txt")):
+        if os.path.isdir(beside(name)):
+            path = changed(beside(name), name + "_text")
+            open(os.path.join(path, file_), "w").write("IQ== 0\n")
+            code, _, err = run("quantize", path, "--type", "F32", "--out", path + ".gguf")
+            check(code == 1 and file_ in err, f"{name} with {file_}: {code} {err}")
     refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)
+
+    same(beside("jamba"), "jamba", 1e-3)
+    same(beside("rwkv7"), "rwkv7")
+    refused(beside("rwkv7"), "heads", "norm_eps: 2e-05", norm_eps=2e-5)
+    refused(beside("jamba"), "window", "sliding_window", sliding_window=8)
+
+    def spoiled(name, at, skip, value, what):
+        """The file with a number behind that text replaced."""
+        path = os.path.join(tmp, name + ".gguf")
+        if not os.path.exists(path):
+            return
+        data = bytearray(open(path, "rb").read())
+        i = data.index(at) + len(at) + skip
+        data[i : i + len(value)] = value
+        open(path + ".spoiled", "wb").write(data)
+        code, _, err = run("inspect", path + ".spoiled")
+        check(code == 1 and what in err, f"{name}: {what}: {code} {err}")
+
+    number = lambda v, n: v.to_bytes(n, "little")
+    spoiled("jamba", b"jamba.attention.head_count_kv", 16, number(1, 4), "of every 2 one is such")
+    spoiled("jamba", b"jamba.ssm.inner_size", 4, number(100, 4), "100 is not a multiple of the width")
+    spoiled("rwkv7", b"blk.1.time_mix_lerp_fused.weight", 4, number(64, 8) + number(2, 8), "are not six vectors")
+    spoiled("rwkv7", b"blk.1.time_mix_lerp_fused.weight", 4 + 16, number(2, 8) + number(3, 8), "are not six vectors")
 
     # gpt-oss: GGUF has no key for truncate, which changes angles; its codes stay, whatever the type of the rest.
     yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}

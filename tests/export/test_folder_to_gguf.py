@@ -138,7 +138,7 @@ with tempfile.TemporaryDirectory() as tmp:
     split["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+"
     far = json.loads(json.dumps(config))
     far["added_tokens"][0]["id"] = 1 << 40
-    refused(lambda c: c.update(model_type="jamba"), config, "model_type jamba")
+    refused(lambda c: c.update(model_type="olmo_hybrid"), config, "model_type olmo_hybrid")
     refused(rope, config, "rope type dynamic")
     refused(layers, config, "layer_types: layer 0")
     refused(lambda c: c.update(linear_num_value_heads=6), config, "value heads")
@@ -234,6 +234,15 @@ with tempfile.TemporaryDirectory() as tmp:
         c.update(model_type="falcon_h1", head_dim=32, mamba_n_heads=2, mamba_d_head=32, mamba_d_state=8, mamba_d_conv=4)
         c.pop("rope_parameters")
 
+    def rwkv(c):
+        c.update(model_type="rwkv7", hidden_act="sqrelu", norm_eps=1e-5, head_dim=64, decay_low_rank_dim=8, a_low_rank_dim=8, v_low_rank_dim=8,
+                 gate_low_rank_dim=8)
+
+    shift = {layer + "attn.x_" + c: [1, 1, 64] for c in "rwkvag"}
+    hostile(rwkv, {**shift, layer + "attn.x_a": [1, 1, 63]}, "attn.x_a: missing, or of another size")
+    hostile(rwkv, {layer + "attn.x_r": [64]}, "attn.x_w: missing")
+    hostile(lambda c: (rwkv(c), c.update(head_dim=32)), {}, "have 64e-5 in all")
+    hostile(lambda c: c.update(model_type="jamba", attn_layer_period=0), {}, "attn_layer_period: 0")
     kv_b, stack = layer + "self_attn.kv_b_proj.weight", layer + "mlp.experts."
     hostile(latent, {kv_b: [32, 9]}, "is [32, 9], [32, 8] are wanted")
     hostile(latent, {kv_b: [2, 16, 8]}, "has 3 axes, 2 are wanted")
