@@ -263,7 +263,7 @@ void plan_print(const struct plan *p, struct buf *out)
 {
 	size_t most = plan_total(p), now = most - p->kv - p->prefix - p->parked;
 
-	put_part(out, "program", p->program, "tokenizer, tables, what operations work in");
+	put_part(out, "program", p->program, "itself, tokenizer, what operations work in");
 	put_part(out, "weights", p->weights,
 	         p->experts && p->tables ? "mapped from the files, without experts and tables" :
 	         p->experts              ? "mapped from the files, without experts" :
