@@ -1,5 +1,6 @@
 /* Tables on disk (docs/tables-from-disk.md) against tables in memory, with memcmp: chunks, single tokens, several sequences in
- * one step; buffers of one row and of many; by io_uring and by threads; one thread of arithmetic and two.
+ * one step; buffers of one row and of many; by io_uring and by threads; one thread of arithmetic and two; beside experts that
+ * are on disk as well.
  *
  *     tables_test MODEL...       model folders or GGUF files, each of which must have a table
  *     tables_test --families     those of every family, from ../shared/golden; some have none */
@@ -81,19 +82,22 @@ static void feed(struct driver *d, const int32_t *tok, float *out)
 		caches_close(&d->m->caches, i);
 }
 
-static void one(struct run *r, enum arith arith, int threads, struct rows_opts how)
+/* experts: those are on disk as well. */
+static void one(struct run *r, enum arith arith, int threads, struct rows_opts how, bool experts)
 {
+	struct stream_opts slots = { .arith = arith, .bytes = (size_t)1 << 30 };
 	struct driver_opts o = opts_of(arith, threads, &how);
 	struct row_stats s;
 	struct driver d;
 
+	o.experts = experts ? &slots : NULL;
 	open_or_die(r, &d, &o);
 	memset(r->got, 0xff, r->bytes);
 	feed(&d, r->tok, r->got);
 	d.be->ops->row_stats(d.be, &s);
 	if (memcmp(r->got, r->want, r->bytes)) {
-		printf("FAIL %s: arithmetic %d, %d threads, %s, buffer of %zu bytes: bytes differ\n", r->folder, arith,
-		       threads, s.way, s.buffer_bytes);
+		printf("FAIL %s: arithmetic %d, %d threads, %s, buffer of %zu bytes%s: bytes differ\n", r->folder,
+		       arith, threads, s.way, s.buffer_bytes, experts ? ", experts on disk" : "");
 		r->bad++;
 	}
 	if (s.tables < 1 || s.table_bytes != model_table_bytes(d.m) || s.rows != (int64_t)s.tables * ROWS || !s.reads ||
@@ -127,9 +131,11 @@ static int check(const char *folder)
 
 	for (enum arith arith = ARITH_F32; arith <= ARITH_FAST; arith++) {
 		struct driver_opts o = opts_of(arith, 2, NULL);
+		bool mixed;
 		struct driver d;
 
 		open_or_die(&r, &d, &o);
+		mixed = d.m->n_mixture;
 		choose_tokens(&r, d.vocab);
 		r.bytes = (size_t)ROWS * (size_t)d.vocab * sizeof(float);
 		r.want = xrealloc(r.want, r.bytes);
@@ -137,8 +143,10 @@ static int check(const char *folder)
 		feed(&d, r.tok, r.want);
 		driver_close(&d);
 		for (int i = 0; i < 3; i++)
-			one(&r, arith, i % 2 + 1, (struct rows_opts){ .bytes = room[i], .way = READS_BEST });
-		one(&r, arith, 2, (struct rows_opts){ .bytes = room[1], .way = READS_THREADS });
+			one(&r, arith, i % 2 + 1, (struct rows_opts){ .bytes = room[i], .way = READS_BEST }, false);
+		one(&r, arith, 2, (struct rows_opts){ .bytes = room[1], .way = READS_THREADS }, false);
+		if (mixed)
+			one(&r, arith, 1, (struct rows_opts){ .bytes = room[2] }, true);
 	}
 	printf("%s %s: %d ways\n", r.bad ? "FAIL" : "ok  ", folder, r.ways);
 	free(r.want);
