@@ -102,6 +102,8 @@ int64_t name_numbered(const char *name, const char *prefix, const char **rest);
 int64_t making_block(const struct making *m, const char *hf, const char **rest);
 /* t under its new name, with its axes; axes of 1 go. */
 void making_take(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name);
+/* The scales of a matrix in E4M3, of all of it; NULL: it has none, or after a failure. */
+struct item_scales *making_scales(struct making *m, const struct tensor *t);
 /* folder_orders.c: rows in pairs, for the other rotation.  NULL after a failure. */
 const int32_t *making_paired(struct making *m, int64_t rows);
 /* folder_parts.c: whether t, of a layer, is a matrix that the file has with others in a stack, in parts, or under a name that

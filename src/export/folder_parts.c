@@ -40,7 +40,7 @@ static struct source_tensor *take(struct making *m, const struct tensor *t, int6
 }
 
 /* Sets the axes: those of a stack are three, whatever their number is. */
-static void shape(struct source_tensor *to, bool stack, int64_t cols, int64_t rows, int64_t runs)
+static void shape(struct making *m, struct source_tensor *to, bool stack, int64_t cols, int64_t rows, int64_t runs)
 {
 	to->t.n_dim = stack ? 3 : 2;
 	to->t.ne[0] = cols;
@@ -49,6 +49,13 @@ static void shape(struct source_tensor *to, bool stack, int64_t cols, int64_t ro
 	to->t.count = cols * rows * runs;
 	to->n_part = (int)runs;
 	to->part = xcalloc((size_t)runs + 1, sizeof *to->part);
+	if (to->scales) {
+		struct item_scales all = *to->scales;
+
+		to->scales = arena_alloc(&m->s->g.arena, size_mul((size_t)runs, sizeof *to->scales));
+		for (int64_t i = 0; i < runs; i++)
+			to->scales[i] = all;
+	}
 }
 
 static void run_set(struct making *m, struct source_tensor *to, int64_t i, const uint8_t *data, size_t row_bytes)
@@ -83,8 +90,12 @@ static struct source_tensor *add_steps(struct making *m, const struct tensor *t,
 	if (m->code)
 		return NULL;
 	size = (size_t)to->t.type->block_bytes;
-	shape(to, stack, s->cols, s->rows, s->runs);
+	shape(m, to, stack, s->cols, s->rows, s->runs);
 	to->col_bytes = s->col == 1 ? 0 : (size_t)s->col * size;
+	for (int64_t i = 0; i < s->runs && to->scales; i++) { /* of a matrix, whose rows are not cut */
+		to->scales[i].row0 = (int)((s->first + i * s->run) / t->dim[1]);
+		to->scales[i].across = s->col != 1;
+	}
 	for (int64_t i = 0; i < s->runs; i++)
 		run_set(m, to, i, to->t.data + (size_t)(s->first + i * s->run) * size, (size_t)s->row * size);
 	if (to->col_bytes)
@@ -222,7 +233,7 @@ static void add_codes(struct making *m, const struct tensor *t, int64_t block, c
 			                      .stays = true };
 		for (int64_t r = 0; r < rows / n; r++)
 			row[r] = (int32_t)(r * n + i);
-		shape(to, true, cols, rows / n, experts);
+		shape(m, to, true, cols, rows / n, experts);
 		for (int64_t e = 0; e < experts && !m->code; e++) {
 			m->code = weight_coded(&to->part[e], t->name, "mxfp4", 4, 32, (int)rows, (int)cols,
 			                       t->data + (size_t)(e * rows * cols / 2), (size_t)(rows * cols / 2),
@@ -318,7 +329,7 @@ static void add_shift(struct making *m, const struct tensor *first, int64_t bloc
 		making_fail(m, E_LIMIT, "tensor %s: %" PRId64 " elements", first->name, cols);
 	if (m->code)
 		return;
-	shape(to, true, cols, 1, n);
+	shape(m, to, true, cols, 1, n);
 	to->t.n_dim = 4;
 	to->t.ne[2] = 1;
 	to->t.ne[3] = n;
@@ -373,7 +384,7 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 		            first->dim[1]);
 		return;
 	}
-	shape(to, true, first->dim[1], first->dim[0], n);
+	shape(m, to, true, first->dim[1], first->dim[0], n);
 	for (int64_t e = 0; e < n && !m->code; e++) {
 		char name[512];
 		struct tensor *t;
@@ -385,6 +396,14 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
 		else if (!(m->code = store_data(m->st, t, m->err)))
 			run_set(m, to, e, t->data, first->bytes / (size_t)first->dim[0]);
+		if (!m->code && to->scales) {
+			const struct item_scales *own = making_scales(m, t);
+
+			if (own)
+				to->scales[e] = *own;
+			else
+				making_fail(m, E_MISSING, "tensor %s: has no scales", name);
+		}
 	}
 }
 

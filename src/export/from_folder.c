@@ -161,15 +161,35 @@ static void make_floats(struct making *m, struct source_tensor *t, const char *h
 	t->row = NULL;
 }
 
+struct item_scales *making_scales(struct making *m, const struct tensor *t)
+{
+	struct item_scales *s = arena_zalloc(&m->s->g.arena, sizeof *s);
+	struct store_grid g = { .s = NULL };
+
+	if (!m->code)
+		m->code = store_grid(m->st, t, &g, m->err);
+	if (m->code || !g.s)
+		return NULL;
+	*s = (struct item_scales){
+		.at = g.s->data, .type = g.s->type, .wide = g.wide, .high = g.high, .broad = g.broad
+	};
+	return s;
+}
+
 void making_take(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name)
 {
 	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
+	struct item_scales *scales = !t->format && t->type == DT_F8_E4M3 ? making_scales(m, t) : NULL;
 	int n = 0;
+
+	type = scales ? &source_e4m3 : type;
 
 	if (!t->count)
 		making_fail(m, E_FORMAT, "tensor %s is empty", t->name);
+	if (t->type == DT_F8_E4M3 && !t->format && !scales)
+		making_fail(m, E_MISSING, "tensor %s is in FP8 and has no scales", t->name);
 	if (!type || t->format || !type->fmt)
-		making_fail(m, E_UNSUPPORTED, "tensor %s is %s: GGUF files are made of BF16, F16 and F32", t->name,
+		making_fail(m, E_UNSUPPORTED, "tensor %s is %s: GGUF files are made of BF16, F16, F32 and FP8", t->name,
 		            tensor_type_name(t));
 	*to = (struct source_tensor){ .t = { .name = arena_strndup(&m->s->g.arena, name, strlen(name)),
 		                             .type = type,
@@ -177,6 +197,7 @@ void making_take(struct making *m, struct source_tensor *to, const struct tensor
 		                             .count = t->count,
 		                             .data = t->data,
 		                             .bytes = t->bytes },
+		                      .scales = scales,
 		                      .known_as = t->name };
 	for (int d = t->n_dim - 1; d >= 0; d--)
 		if (t->dim[d] != 1 || (t->n_dim == 2 && !name_ends(name, "shexp.weight")) || t->n_dim == 1) {
@@ -220,6 +241,24 @@ static bool has_whole_norms(const struct store *st)
 	return false;
 }
 
+/* Scales go with their matrix. */
+static bool is_scale(const struct making *m, const char *name)
+{
+	static const char *const suffix[] = { "_scale_inv", "_scale" };
+
+	for (int i = 0; i < 2; i++) {
+		char of[512];
+		const struct tensor *t;
+
+		if (!name_ends(name, suffix[i]))
+			continue;
+		snprintf(of, sizeof of, "%.*s", (int)(strlen(name) - strlen(suffix[i])), name);
+		t = store_find(m->st, of);
+		return t && !t->format && t->type == DT_F8_E4M3;
+	}
+	return false;
+}
+
 static void put_source(struct making *m, struct tensor *t, int *left)
 {
 	struct target target;
@@ -228,7 +267,7 @@ static void put_source(struct making *m, struct tensor *t, int *left)
 
 	if (!hf)
 		++*left;
-	if (!hf || name_ends(hf, "rotary_emb.inv_freq"))
+	if (!hf || t->ignored || name_ends(hf, "rotary_emb.inv_freq") || is_scale(m, t->name))
 		return;
 	m->code = store_data(m->st, t, m->err);
 	if (m->code || making_parts(m, t, hf))

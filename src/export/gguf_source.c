@@ -4,6 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void decode_e4m3(float *out, const struct weight *w, int row)
+{
+	dtype_to_float(out, w->data + (size_t)row * w->row_bytes, DT_F8_E4M3, (size_t)w->cols);
+}
+
+static const struct format e4m3 = { .name = "e4m3", .bits = 8, .decode = decode_e4m3 };
+const struct gguf_type source_e4m3 = { -1, "F8_E4M3", 1, 1, &e4m3 };
+
 /* gpt-oss is published in MXFP4: there is no model that its codes were made from. */
 static bool stays(const struct gguf *g, const struct gguf_info *t)
 {

@@ -6,6 +6,7 @@
 #ifndef EXPORT_GGUF_SOURCE_H
 #define EXPORT_GGUF_SOURCE_H
 
+#include "export/write_rows.h"
 #include "store/gguf_file.h"
 
 struct source_tensor {
@@ -20,12 +21,16 @@ struct source_tensor {
 	/* From one element of a row to the next, in a run of plain elements; 0: they stand side by side.  With the run's
 	 * row_bytes it says of a matrix that it lies transposed, or that others stand between its columns. */
 	size_t col_bytes;
+	struct item_scales *scales; /* of each run, or of all of it; NULL: there are none */
 	/* Elements are multiplied by times, then those of row r by row_times[r]; 0 and NULL: they are not. */
 	float times;
 	const float *row_times;
 	bool stays;           /* its codes go over as they are, whatever type is asked for */
 	const char *known_as; /* what a calibration calls it; NULL: t.name */
 };
+
+/* Elements in E4M3, of which no file is made; never the type that is asked for. */
+extern const struct gguf_type source_e4m3;
 
 struct gguf_source {
 	struct gguf g; /* path and pairs; its tensors are not read */

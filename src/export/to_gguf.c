@@ -250,6 +250,7 @@ static int item_make(struct plan *p, size_t i, int part, const struct export_ask
 	it->row = from->row;
 	it->col = from->col;
 	it->col_bytes = from->col_bytes;
+	it->scales = from->scales ? from->scales + part : NULL;
 	it->times = from->times;
 	it->row_times = from->row_times;
 	it->stack = 1;

@@ -115,6 +115,23 @@ static void read_row(float *x, const struct item *it, int r)
 		one.fmt->decode(x + c, &one, c);
 }
 
+static void scale(float *x, const struct item *it, int from)
+{
+	const struct item_scales *s = it->scales;
+	int64_t last = -1;
+	float by = 1;
+
+	for (int i = 0; s && i < it->w.cols; i++) {
+		int row = s->row0 + (s->across ? i : from), col = s->across ? from : i;
+		int64_t k = row / s->high * s->wide + col / s->broad;
+
+		if (k != last)
+			dtype_to_float(&by, s->at + (size_t)k * (size_t)dtype_size(s->type), s->type, 1);
+		last = k;
+		x[i] *= by;
+	}
+}
+
 static void multiply(float *x, const struct item *it, int row)
 {
 	for (int c = 0; it->times != 0 && c < it->w.cols; c++)
@@ -137,6 +154,7 @@ static void encode_row(void *ctx, int i)
 		return;
 	}
 	read_row(x, it, from);
+	scale(x, it, from);
 	multiply(x, it, row);
 	if (!encode_takes(x, it->w.cols)) {
 		__atomic_store_n(&b->failed, row, __ATOMIC_RELAXED);

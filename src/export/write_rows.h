@@ -13,6 +13,16 @@
 
 enum { ITEM_STREAMS = 3 }; /* codes, scales, biases */
 
+/* Scales that are no part of a matrix's rows: that of element c of row r is number r / high * wide + c / broad. */
+struct item_scales {
+	const uint8_t *at;
+	enum dtype type;
+	int64_t wide;
+	int high, broad;
+	int row0;    /* of the item in the matrix */
+	bool across; /* the item's rows are the matrix's columns */
+};
+
 struct item {
 	const char *name; /* for messages */
 	/* Copied to at[0]; encode NULL. */
@@ -24,6 +34,7 @@ struct item {
 	struct weight w;
 	const int32_t *row, *col;
 	size_t col_bytes;
+	const struct item_scales *scales; /* NULL: there are none */
 	float times;
 	const float *row_times;
 	void (*encode)(const struct item *it, uint8_t *const out[ITEM_STREAMS], const float *x);

@@ -2,6 +2,7 @@
 #include "store/foreign.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,13 @@ static int no_group(const struct tensor *w, int cols, int most, struct err *err)
 	               w->file, w->name, cols, most);
 }
 
+static bool ends(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	return n > m && !strcmp(name + n - m, suffix);
+}
+
 /* ---- scales by block, by row, of all: FP8 and int8 ---- */
 
 /* Where the scale of a row and an input is: at expert * each + row / high * wide + col / broad. */
@@ -321,6 +329,37 @@ static int bytes_with_scales(struct store *st, struct tensor *w, struct tensor *
 	for (size_t i = 0; ints && i < y.code_bytes; i++)
 		y.codes[i] = w->data[i] ^ 0x80;
 	return finish(st, &y, w, s, ints ? "affine" : "fp8", out, err);
+}
+
+static struct tensor *scales_of(const struct store *st, const char *path)
+{
+	struct tensor *s = store_part(st, path, ".weight_scale_inv");
+
+	s = s ? s : store_part(st, path, ".weight_scale");
+	return s ? s : store_part(st, path, "_scale_inv");
+}
+
+int store_grid(struct store *st, const struct tensor *w, struct store_grid *out, struct err *err)
+{
+	struct wanted m = { .rows = (int)w->dim[0], .cols = (int)w->dim[1] };
+	struct grid g = { 0 };
+	struct tensor *s;
+	struct buf path;
+	int code, stem = (int)strlen(w->name) - (ends(w->name, ".weight") ? (int)strlen(".weight") : 0);
+
+	*out = (struct store_grid){ .s = NULL };
+	if (w->n_dim != 2 || w->dim[0] > INT_MAX || w->dim[1] > INT_MAX)
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: E4M3 of %d axes", w->file, w->name, w->n_dim);
+	buf_init(&path);
+	buf_printf(&path, "%.*s", stem, w->name);
+	s = scales_of(st, path.p);
+	buf_fini(&path);
+	if (!s)
+		return 0;
+	if ((code = need_scales(s, err)) || (code = grid_of(st, s, &m, &g, err)) || (code = store_data(st, s, err)))
+		return code;
+	*out = (struct store_grid){ .s = s, .wide = g.wide, .high = g.high, .broad = g.broad };
+	return 0;
 }
 
 /* ---- AWQ and GPTQ ---- */
@@ -510,9 +549,7 @@ static int choose(struct store *st, const char *path, const struct wanted *m, st
 		return 0;
 	}
 	if (w && !w->format && (w->type == DT_F8_E4M3 || w->type == DT_I8)) {
-		s = store_part(st, path, ".weight_scale_inv");
-		s = s ? s : store_part(st, path, ".weight_scale");
-		s = s ? s : store_part(st, path, "_scale_inv");
+		s = scales_of(st, path);
 		if (s)
 			return bytes_with_scales(st, w, s, m, out, err);
 	}
@@ -536,13 +573,6 @@ int foreign_matrix(struct store *st, const char *path, const struct wanted *m, s
 }
 
 /* ---- counting ---- */
-
-static bool ends(const char *name, const char *suffix)
-{
-	size_t n = strlen(name), m = strlen(suffix);
-
-	return n > m && !strcmp(name + n - m, suffix);
-}
 
 void foreign_count_elements(struct store *st)
 {

@@ -119,6 +119,14 @@ struct store_matrix *store_matrix(const struct store *st, const char *path);
 /* w is read otherwise than by products of all its rows or a run of them: looked up, or laid out anew.  No adapter can be
  * for it. */
 void store_apart(struct store *st, const struct weight *w);
+/* Where the scale of row r and input c of a matrix in E4M3 is: number r / high * wide + c / broad of s. */
+struct store_grid {
+	const struct tensor *s; /* NULL: it has none */
+	int64_t wide;
+	int high, broad;
+};
+/* The scales of w, which has two axes, in the words of any quantiser of FP8; store_data is done for them. */
+int store_grid(struct store *st, const struct tensor *w, struct store_grid *out, struct err *err);
 /* A small tensor as floats in the arena: count elements, in any shape whose other
  * dimensions are 1.  Each gets add added (norms stored without their 1). */
 int store_floats(struct store *st, struct arena *a, const char *name, int64_t count, float add, const float **out,

@@ -4,7 +4,7 @@ number is computed anew, and what the metadata cannot say is refused.
 
 Folders of tests/golden are in every clone; those of ../shared are looked at where they are. Some are written anew with another
 setting, since their own is one that a GGUF file has no key for."""
-import array, json, os, sys, tempfile
+import array, bisect, json, os, struct, sys, tempfile
 
 from exportkit import Gguf, check, failures, models, run, shared
 
@@ -104,6 +104,30 @@ with tempfile.TemporaryDirectory() as tmp:
             out[name] = kind, shape, data
         return out
 
+    def in_fp8(suffix, high, broad):
+        """Matrices of layers as E4M3 with a scale for each block of high rows and broad inputs; of high 1 and broad 0, for each row."""
+        magnitude = [(m / 8 * 2.0**-6 if not e else (1 + m / 8) * 2.0 ** (e - 7)) for e in range(16) for m in range(8)][:127]
+        middle = [(a + b) / 2 for a, b in zip(magnitude, magnitude[1:])]
+
+        def change(tensors):
+            out = {}
+            for name, (kind, shape, data) in tensors.items():
+                out[name] = kind, shape, data
+                if kind != "BF16" or len(shape) != 2 or ".layers." not in name or name.endswith("gate.weight"):
+                    continue
+                (rows, cols), codes = shape, bytearray()
+                wide = -(-cols // (broad or cols))
+                scale = [(1 + 37 * i % 29 / 29) / 256 for i in range(-(-rows // high) * wide)]
+                for i in range(rows * cols):
+                    (v,) = struct.unpack("<f", b"\0\0" + data[2 * i : 2 * i + 2])
+                    v /= scale[i // cols // high * wide + i % cols // (broad or cols)]
+                    codes.append(bisect.bisect(middle, abs(v)) | (128 if v < 0 else 0))
+                out[name] = "F8_E4M3", shape, bytes(codes)
+                out[name + suffix] = "F32", [-(-rows // high), wide], array.array("f", scale).tobytes()
+            return out
+
+        return change
+
     def refused(folder, name, what, **config):
         if not os.path.isdir(folder):
             return print("skipped", folder)
@@ -189,6 +213,19 @@ with tempfile.TemporaryDirectory() as tmp:
     spoiled("jamba", b"jamba.ssm.inner_size", 4, number(100, 4), "100 is not a multiple of the width")
     spoiled("rwkv7", b"blk.1.time_mix_lerp_fused.weight", 4, number(64, 8) + number(2, 8), "are not six vectors")
     spoiled("rwkv7", b"blk.1.time_mix_lerp_fused.weight", 4 + 16, number(2, 8) + number(3, 8), "are not six vectors")
+
+    # FP8: blocks that end within heads, and a scale for each row; a matrix without scales.
+    block = {"quant_method": "fp8", "weight_block_size": [48, 32]}
+    packed = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}}
+    for base, name, config, change in ((beside("glm4_moe_lite"), "blocks", block, in_fp8("_scale_inv", 48, 32)),
+                                       (in_tree("qwen2_moe"), "rows", packed, in_fp8("_scale", 1, 0))):
+        if os.path.isdir(base):
+            path = rewritten(changed(base, name + "_fp8", quantization_config=config), change)
+            same(path, name)
+            lost = rewritten(changed(path, name + "_lost"), lambda tensors: {n: t for n, t in tensors.items() if not n.endswith("mlp.down_proj.weight_scale_inv")
+                                                                            and not n.endswith("q_proj.weight_scale")})
+            refused(lost, name + "_refused", "is in FP8 and has no scales")
+    same(os.path.join(golden, "deepseek_v3/hf-fp8"), "deepseek_fp8")
 
     # gpt-oss: GGUF has no key for truncate, which changes angles; its codes stay, whatever the type of the rest.
     yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}
