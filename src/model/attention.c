@@ -47,6 +47,7 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	const char *at = f->at ? f->at : "self_attn";
 
 	a->op = f->op;
+	bind_scores_scale(b, f->op.scale);
 	a->gated = f->gated;
 	a->v_is_k = f->v_is_k;
 	a->no_kv = f->no_kv;

@@ -1,6 +1,7 @@
 /* bind.c - see bind.h. */
 #include "model/bind.h"
 
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -150,4 +151,12 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 		b->code = store_missing(b->st, "lm_head.weight", b->err);
 		err_prefix(b->err, "%s does not say tie_word_embeddings", b->st->config_path);
 	}
+}
+
+void bind_scores_scale(struct binder *b, float scale)
+{
+	if (!b->code && !(scale > 0 && scale <= FLT_MAX))
+		b->code = err_set(b->err, E_FORMAT,
+		                  "%s: its factors scale the scores of attention by %g, which is not above 0",
+		                  b->st->config_path, (double)scale);
 }

@@ -44,6 +44,9 @@ float *bind_table(struct binder *b, size_t n);
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* E_FORMAT unless the scale of attention's scores, which factors of the config may make, is above 0 and finite. */
+void bind_scores_scale(struct binder *b, float scale);
+
 /* Finds the prefix of tensor names, among those that checkpoints use, under which the embedding lies;
  * fails when there is none. */
 void bind_find_prefix(struct binder *b, const char *embed);

@@ -1,6 +1,7 @@
 /* conf.c - see conf.h. */
 #include "model/conf.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -84,6 +85,15 @@ double conf_double_or(struct conf *c, const char *key, double dflt)
 	const struct json *j = conf_get(c, key);
 
 	return j ? double_of(c, key, j) : dflt;
+}
+
+double conf_above_zero_or(struct conf *c, const char *key, double dflt)
+{
+	double v = conf_double_or(c, key, dflt);
+
+	if (!((float)v > 0 && (float)v <= FLT_MAX))
+		conf_fail(c, E_FORMAT, "%s: %g is not above 0, or no number that a float holds", key, v);
+	return v;
 }
 
 static bool bool_of(struct conf *c, const char *key, const struct json *j)

@@ -34,6 +34,7 @@ int conf_int(struct conf *c, const char *key, int lo, int hi);
 int conf_int_or(struct conf *c, const char *key, int dflt, int lo, int hi);
 double conf_double(struct conf *c, const char *key);
 double conf_double_or(struct conf *c, const char *key, double dflt);
+double conf_above_zero_or(struct conf *c, const char *key, double dflt); /* as a float, too, and finite there */
 bool conf_bool(struct conf *c, const char *key);
 bool conf_bool_or(struct conf *c, const char *key, bool dflt);
 const char *conf_str_or(struct conf *c, const char *key, const char *dflt);

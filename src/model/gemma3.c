@@ -62,7 +62,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	a->norms = a->op.both_ways = !p->two;
 	a->norm_add = 1;
 	a->bias_qkv = a->bias_o = conf_bool_or(c, "attention_bias", false);
-	a->op.scale = (float)(1 / sqrt(conf_double_or(c, "query_pre_attn_scalar", 256)));
+	a->op.scale = (float)(1 / sqrt(conf_above_zero_or(c, "query_pre_attn_scalar", 256)));
 	a->op.softcap = (float)conf_double_or(c, "attn_logit_softcapping", p->two ? 50 : 0);
 	every = conf_int_or(c, "sliding_window_pattern",
 	                    conf_int_or(c, "_sliding_window_pattern", p->two ? 2 : 6, 1, CONF_LAYERS_MAX), 1,

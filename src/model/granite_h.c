@@ -70,7 +70,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 		conf_fail(c, E_UNSUPPORTED, "position_embedding_type: \"%.40s\" is not known; known: nope, rope",
 		          position);
 	stack_read_attention(s, c, &p->attn);
-	p->attn.op.scale = (float)conf_double_or(c, "attention_multiplier", (double)p->attn.op.scale);
+	p->attn.op.scale = (float)conf_above_zero_or(c, "attention_multiplier", (double)p->attn.op.scale);
 	if (!strcmp(position, "rope"))
 		rotary_read(&p->attn.op.rope, c, &(struct rotary_defaults){ .theta = 10000, .partial = 1 },
 		            p->attn.op.dim, &h->ctx_max, &s->m.vectors);
@@ -154,7 +154,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		return c.code;
 	stack_init(s, &b, 2 * m->shape.layers, NULL, p.tied);
 	s->trunk.embed_scale = (float)conf_double_or(&c, "embedding_multiplier", 1);
-	s->trunk.logit_scale = 1.0f / (float)conf_double_or(&c, "logits_scaling", 1);
+	s->trunk.logit_scale = 1.0f / (float)conf_above_zero_or(&c, "logits_scaling", 1);
 	for (int i = 0; i < m->shape.layers && !b.code; i++) {
 		bind_layer(s, &b, &p, i);
 		stack_end_layer(s, i);

@@ -132,7 +132,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plan *p)
 	if (is(p, "ministral3"))
 		read_bend(c, &a->op);
 	if (is(p, "granite")) {
-		a->op.scale = (float)conf_double_or(c, "attention_multiplier", (double)a->op.scale);
+		a->op.scale = (float)conf_above_zero_or(c, "attention_multiplier", (double)a->op.scale);
 		p->residual = (float)conf_double_or(c, "residual_multiplier", 1);
 	}
 	if (!p->all.ffn.inner && !p->all.moe.experts)
@@ -203,7 +203,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	decoder_bind(&b, d, &p.all, 0);
 	if (is(&p, "granite")) {
 		d->trunk.embed_scale = (float)conf_double_or(&c, "embedding_multiplier", 1);
-		d->trunk.logit_scale = (float)(1 / conf_double_or(&c, "logits_scaling", 1));
+		d->trunk.logit_scale = (float)(1 / conf_above_zero_or(&c, "logits_scaling", 1));
 	}
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(&b, d, &p, i);

@@ -219,6 +219,7 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 		               .rope = f->turn,
 		               .norm_from = f->rope,
 		               .v_is_key = true };
+	bind_scores_scale(b, f->scale);
 	bind_queries(b, a, f, layer);
 	bind_weight(b, &a->kv_a, f->kv_lora + f->rope, f->hidden, "layers.%d.%s.kv_a_proj_with_mqa", layer, at);
 	a->op.k_norm = bind_floats(b, f->kv_lora, 0, "layers.%d.%s.kv_a_layernorm.weight", layer, at);

@@ -35,6 +35,7 @@
 /* Configs behind LLAVA are opened as towers. */
 enum family {
 	BAILING,
+	GRANITE,
 	GROUPS,
 	QWEN2_MOE,
 	QWEN3_NEXT,
@@ -56,6 +57,7 @@ enum family {
 static const char *const configs[] = {
 	[BAILING] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
 		    "\"num_experts_per_tok\":2@}",
+	[GRANITE] = "{\"model_type\":\"granite\"," SIZES "\"tie_word_embeddings\":true,\"attention_multiplier\":@}",
 	[GROUPS] = "{\"model_type\":\"bailing_hybrid\"," SIZES LATENT "\"layer_group_size\":2,\"kda_lower_bound\":-5,"
 		   "\"num_experts_per_tok\":3,\"n_group\":2,\"topk_group\":@}",
 	[QWEN2_MOE] = "{\"model_type\":\"qwen2_moe\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
@@ -123,6 +125,10 @@ static const struct {
 
 	{ BAILING, ",\"n_group\":4", E_FORMAT, "n_group: 4 does not cut 4 experts into groups of two and more" },
 	{ BAILING, ",\"n_group\":3,\"topk_group\":2", E_FORMAT, "n_group: 3 does not cut 4 experts into groups" },
+	{ GRANITE, "-1", E_FORMAT, "config.json: attention_multiplier: -1 is not above 0" },
+	{ GRANITE, "1e39", E_FORMAT,
+	  "config.json: attention_multiplier: 1e+39 is not above 0, or no number that a float holds" },
+	{ GRANITE, "1", E_MISSING, "" },
 	{ GROUPS, "1", E_FORMAT, "config.json: topk_group: 1 groups of 2 experts have no 3 to choose" },
 	{ GROUPS, "2", E_MISSING, "" },
 
