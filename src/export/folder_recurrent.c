@@ -171,12 +171,13 @@ void keys_falcon_h1(struct making *m)
 {
 	int64_t dim = making_head_dim(m), heads = making_int(m, "mamba_n_heads", INT64_MIN),
 		size = making_int(m, "mamba_d_head", INT64_MIN);
-	static const char *const none[] = { "attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias",
-		                            "mamba_norm_before_gate" };
+	static const char *const none[] = { "attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias" };
 
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
 		want_flag(m, none[i], false);
 	want_flag(m, "mamba_use_mlp", true);
+	if (making_flag(m, "mamba_rms_norm", false) && making_flag(m, "mamba_norm_before_gate", true))
+		making_fail(m, E_UNSUPPORTED, "mamba_norm_before_gate: true: GGUF files of falcon-h1 have false");
 	if (m->norms_whole)
 		making_fail(m, E_UNSUPPORTED,
 		            "convolutions of [channels][width][1]: matrices may hold the model's factors "

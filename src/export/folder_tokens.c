@@ -1,7 +1,7 @@
 /* folder_tokens.c - the tokenizer of a GGUF file from tokenizer.json, with special tokens, chat template and sampling.
  *
  * Byte-level pairs are written here; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
- * tekken.json, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
+ * tekken.json or tiktoken.model, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -246,6 +246,69 @@ static void put_ranked_merges(struct tokens_made *t)
 	free(sorted);
 }
 
+/* Characters of s[at, n): where the next one begins. */
+static size_t behind_character(const char *p, size_t n, size_t at)
+{
+	for (at++; at < n && ((unsigned char)p[at] & 0xC0) == 0x80; at++)
+		;
+	return at;
+}
+
+/* Whether neighbours of its text, those of the lowest rank joined first, become the token. */
+static bool is_joined(const struct token *const *sorted, size_t n, const struct token *whole, size_t *end)
+{
+	size_t k = 0;
+
+	for (size_t at = 0; at < whole->n; k++)
+		end[k] = at = behind_character(whole->p, whole->n, at);
+	while (k > 1) {
+		const struct token *best = NULL;
+		size_t at = 0;
+
+		for (size_t i = 0; i + 1 < k; i++) {
+			size_t from = i ? end[i - 1] : 0;
+			const struct token *made = token_of(sorted, n, whole->p + from, end[i + 1] - from);
+
+			if (made && (!best || made < best)) { /* by id, which is the rank */
+				best = made;
+				at = i;
+			}
+		}
+		if (!best)
+			return false;
+		memmove(end + at, end + at + 1, (k - at - 1) * sizeof *end);
+		k--;
+	}
+	return true;
+}
+
+enum { JOINING_MOST = 1 << 30 };
+
+/* Whether each token is what its own text is joined to, so that it makes no difference to take whole pieces first. */
+static bool all_joined(const struct tokens_made *t)
+{
+	const struct token **sorted = xmalloc(size_mul((size_t)t->n + 1, sizeof *sorted));
+	uint64_t work = 0;
+	size_t n = 0, most = 0, *end;
+	bool all = true;
+
+	for (int64_t i = 0; i < t->n; i++)
+		if (t->tok[i].p && t->tok[i].type == GGUF_NORMAL) {
+			sorted[n++] = &t->tok[i];
+			most = t->tok[i].n > most ? t->tok[i].n : most;
+			work += (uint64_t)t->tok[i].n * t->tok[i].n;
+		}
+	all = work < JOINING_MOST; /* of a vocabulary for text a hundredth */
+	qsort(sorted, n, sizeof *sorted, by_text);
+	end = xmalloc(size_mul(most + 1, sizeof *end));
+	for (int64_t i = 0; i < t->n && all; i++)
+		if (t->tok[i].p && t->tok[i].type == GGUF_NORMAL)
+			all = is_joined(sorted, n, &t->tok[i], end);
+	free(end);
+	free(sorted);
+	return all;
+}
+
 /* ---- how text is cut ---- */
 
 /* Adds a step of the pre-tokenizer; false: none that expressions say. */
@@ -285,6 +348,8 @@ static void put_pre(struct tokens_made *t)
 		known &= !json_to_bool(json_get(t->model, "ignore_merges"), &whole);
 	if (known && bytes)
 		name = gguf_pre_name(step, n, whole, &length, &other);
+	if (known && bytes && !name && t->listed && all_joined(t))
+		name = gguf_pre_name(step, n, false, &length, &other);
 	if (!name)
 		making_fail(t->m, E_UNSUPPORTED,
 		            "tokenizer.json: GGUF has no name here for the way in which it cuts text%s",
@@ -460,8 +525,9 @@ static bool is_byte_level(const struct json *pre)
 static void put_bytes(struct tokens_made *t)
 {
 	pair_text(&t->m->p, "tokenizer.ggml.model", "gpt2", 4);
-	put_pre(t);
 	vocab_read(t);
+	if (!t->m->code)
+		put_pre(t);
 	if (t->m->code)
 		return;
 	vocab_put(t, "PAD");
@@ -498,12 +564,11 @@ static void put_all(struct tokens_made *t)
 /* Says that there is none to write; one in a form that is not read is refused. */
 static void no_tokenizer(struct making *m)
 {
-	static const char *const other[] = { "tiktoken.model", "rwkv_vocab_v20230424.txt" };
+	static const char other[] = "rwkv_vocab_v20230424.txt";
 
-	for (size_t i = 0; i < sizeof other / sizeof *other; i++)
-		if (file_exists(store_place(m->st, other[i])))
-			making_fail(m, E_UNSUPPORTED, "%s: GGUF files are written of tokenizer.json and tekken.json",
-			            other[i]);
+	if (file_exists(store_place(m->st, other)))
+		making_fail(m, E_UNSUPPORTED,
+		            "%s: GGUF files are written of tokenizer.json, tekken.json and tiktoken.model", other);
 	if (!m->code)
 		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
 }

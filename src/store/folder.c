@@ -1,7 +1,7 @@
 /* folder.c - the container of Hugging Face and mlx-lm: a folder with config.json and safetensors.
  *
- * Documents are its files; where tekken.json is there and tokenizer.json is not, two are made of
- * that (tekken.h).  Tensors are those of the shards that
+ * Documents are its files; where tekken.json or tiktoken.model is there and tokenizer.json is not, some are made of
+ * that (tekken.h, tiktoken.h).  Tensors are those of the shards that
  * model.safetensors.index.json names, or of all model*.safetensors. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -15,6 +15,7 @@
 #include "store/lfs.h"
 #include "store/safetensors.h"
 #include "store/tekken.h"
+#include "store/tiktoken.h"
 
 enum {
 	TEMPLATE_MAX = 4 << 20,    /* the longest known template has 17 KB */
@@ -57,35 +58,79 @@ static size_t most_of(const char *name)
 	                                             DOCUMENT_MAX;
 }
 
-/* Documents that are made of tekken.json when their own file is missing. */
-static const struct {
-	const char *name;
-	int (*make)(const char *text, size_t n, struct buf *out, struct err *err);
-} of_tekken[] = { { "tokenizer.json", tekken_tokenizer }, { "tokenizer_config.json", tekken_tokenizer_config } };
-
-/* The index in of_tekken of the document, if it is to be made so; else -1. */
-static int made_of_tekken(const struct folder *f, const char *name)
+/* The config of a tokenizer whose data does not say all; NULL without a failure: there is none. */
+static int tokenizer_config(const struct folder *f, struct json **out, struct err *err)
 {
-	for (int i = 0; i < 2; i++)
-		if (!strcmp(of_tekken[i].name, name) && !file_exists(folder_path(f, name)) &&
-		    !file_exists(folder_path(f, "tokenizer.json")) && file_exists(folder_path(f, "tekken.json")))
-			return i;
-	return -1;
+	const char *path = folder_path(f, "tokenizer_config.json");
+	struct buf text;
+	int code = 0;
+
+	*out = NULL;
+	if (!file_exists(path))
+		return 0;
+	buf_init(&text);
+	code = file_read(path, DOCUMENT_MAX, &text, err);
+	if (!code && !(*out = json_parse(text.p, text.n, 0, err)))
+		code = err_prefix(err, "%s", path);
+	buf_fini(&text);
+	return code;
+}
+
+static int of_tekken(const struct folder *f, const struct buf *text, struct buf *out, struct err *err)
+{
+	return tekken_tokenizer(text->p, text->n, out, err);
+}
+
+static int config_of_tekken(const struct folder *f, const struct buf *text, struct buf *out, struct err *err)
+{
+	return tekken_tokenizer_config(text->p, text->n, out, err);
+}
+
+static int of_tiktoken(const struct folder *f, const struct buf *text, struct buf *out, struct err *err)
+{
+	struct json *config;
+	int code = tokenizer_config(f, &config, err);
+	const char *pattern = code ? NULL : tiktoken_pattern(config, err);
+
+	if (!code)
+		code = pattern ? tiktoken_tokenizer(text->p, text->n, pattern, config, out, err) : err->code;
+	json_free(config);
+	return code;
+}
+
+/* Documents that are made of another file when their own is missing, and so is tokenizer.json. */
+static const struct made {
+	const char *name, *from;
+	int (*make)(const struct folder *f, const struct buf *text, struct buf *out, struct err *err);
+} made[] = { { "tokenizer.json", "tekken.json", of_tekken },
+	     { "tokenizer_config.json", "tekken.json", config_of_tekken },
+	     { "tokenizer.json", "tiktoken.model", of_tiktoken } };
+
+/* How the document is to be made; NULL: it is a file. */
+static const struct made *made_of(const struct folder *f, const char *name)
+{
+	for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+		if (!strcmp(made[i].name, name) && !file_exists(folder_path(f, name)) &&
+		    !file_exists(folder_path(f, "tokenizer.json")) && file_exists(folder_path(f, made[i].from)))
+			return &made[i];
+	return NULL;
 }
 
 static const char *place(struct container *c, const char *name)
 {
-	return folder_path(c->own, made_of_tekken(c->own, name) < 0 ? name : "tekken.json");
+	const struct made *how = made_of(c->own, name);
+
+	return folder_path(c->own, how ? how->from : name);
 }
 
-static int make_of_tekken(const char *path, int which, struct buf *out, struct err *err)
+static int make(const struct folder *f, const struct made *how, const char *path, struct buf *out, struct err *err)
 {
 	struct buf text;
 	int e;
 
 	buf_init(&text);
 	e = file_read(path, TOKENIZER_MAX, &text, err);
-	if (!e && (e = of_tekken[which].make(text.p, text.n, out, err)))
+	if (!e && (e = how->make(f, &text, out, err)))
 		err_prefix(err, "%s", path);
 	buf_fini(&text);
 	return e;
@@ -94,12 +139,12 @@ static int make_of_tekken(const char *path, int which, struct buf *out, struct e
 static int document(struct container *c, const char *name, struct buf *out, struct err *err)
 {
 	const char *path = place(c, name);
-	int made = made_of_tekken(c->own, name);
+	const struct made *how = made_of(c->own, name);
 
 	if (lfs_refuse_file(path, err) || file_refuse_special(path, err))
 		return err->code;
-	if (made >= 0)
-		return make_of_tekken(path, made, out, err);
+	if (how)
+		return make(c->own, how, path, out, err);
 	if (!file_exists(path))
 		return err_set(err, E_MISSING,
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);

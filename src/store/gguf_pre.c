@@ -38,11 +38,11 @@
 	"|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail "|" digits \
 	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n" last "]*" REST
 /* The gpt-4o shape in which runs of Han characters are words of their own. */
-#define KIMI                                                                                                                               \
-	"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}])*(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}])+(?:" SHORT \
-	")?"                                                                                                                               \
-	"|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}])+(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}])*(?:" SHORT          \
-	")?"                                                                                                                               \
+#define KIMI(marks)                                                                          \
+	"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}" marks \
+	"])*(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}" marks "])+(?:" SHORT ")?"                 \
+	"|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}" marks          \
+	"])+(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}" marks "])*(?:" SHORT ")?"                 \
 	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" REST
 /* Runs of Korean, of East Asian punctuation, of Bopomofo, of Han and Kana. */
 #define YOUTU                                                                                                                                   \
@@ -116,7 +116,7 @@ static const struct gguf_pre table[] = {
 	  false,
 	  false },
 	{ "youtu", { YOUTU, O200K("\\p{N}", "(?:" SHORT ")?", "/") }, true, false },
-	{ "kimi-k2", { KIMI }, false, false },
+	{ "kimi-k2", { KIMI("") }, false, false, .meant = KIMI("\\p{M}") },
 	{ "afmoe", { THREES, ASIAN, DEEPSEEK3 }, false, false },
 	{ "chameleon",
 	  { "<sentinel:[0-9]+>|(?:IMGIMG)(?:(?:A|B|C|D|E|F|G|H|I){1,4})Z", "(?:[\\t\\n]|    |  )", "\\p{N}",
@@ -142,6 +142,7 @@ const struct gguf_pre *gguf_pre_find(const char *name, int n)
 }
 
 const char GGUF_PRE_BYTE_LEVEL[] = GPT2;
+const char GGUF_PRE_KIMI[] = KIMI("\\p{M}");
 
 /* Whether `theirs` is `ours`, where Hugging Face's files say "in any case" with a flag. */
 static bool same_step(const char *ours, const char *theirs)

@@ -20,6 +20,8 @@ const struct gguf_pre *gguf_pre_find(const char *name, int n);
 
 /* How a byte-level pre-tokenizer cuts that has no expression of its own. */
 extern const char GGUF_PRE_BYTE_LEVEL[];
+/* How Kimi's own tokenizer cuts. */
+extern const char GGUF_PRE_KIMI[];
 /* The first name, of *length bytes, of a pre-tokenizer that splits by these n expressions of a tokenizer.json and takes
  * whole pieces first or not.  NULL: there is none.  *other: files of that name cut some words otherwise (meant). */
 const char *gguf_pre_name(const char *const *step, int n, bool whole_first, int *length, bool *other);

@@ -177,13 +177,15 @@ with tempfile.TemporaryDirectory() as tmp:
         tied = changed(beside("falcon_h1"), "falcon", tie_word_embeddings=True)
         rewritten(tied, lambda tensors: {name: t for name, t in tensors.items() if name != "lm_head.weight"})
         same(tied, "falcon_tied", 1e-3)
+    refused(beside("falcon_h1"), "normed", "mamba_norm_before_gate: true", mamba_rms_norm=True, mamba_norm_before_gate=True)
+    same(beside("falcon_h1"), "gated", 1e-3, mamba_norm_before_gate=True)
     refused(beside("falcon_h1"), "biased", "attention_bias: true", attention_bias=True)
     same(beside("deepseek_v3"), "deepseek_v3", theirs=file("deepseek_v3/bf16"))
     same(beside("deepseek_v3"), "kimi_k2", model_type="kimi_k2")
     same(in_tree("deepseek_mtp"), "deepseek_mtp")
     same(beside("glm4_moe_lite"), "glm4_moe_lite")
     same(beside("kimi_linear"), "kimi_linear", 1e-3)
-    for name, file_ in (("kimi_linear", "tiktoken.model"), ("rwkv7", "rwkv_vocab_v20230424.txt")):
+    for name, file_ in (("rwkv7", "rwkv_vocab_v20230424.txt"),):
         if os.path.isdir(beside(name)):
             path = changed(beside(name), name + "_text")
             open(os.path.join(path, file_), "w").write("IQ== 0\n")
@@ -226,6 +228,8 @@ with tempfile.TemporaryDirectory() as tmp:
                                                                             and not n.endswith("q_proj.weight_scale")})
             refused(lost, name + "_refused", "is in FP8 and has no scales")
     same(os.path.join(golden, "deepseek_v3/hf-fp8"), "deepseek_fp8")
+    for kind in ("fp8-block", "ct-fp8"):
+        same(os.path.join(tree, "olmo2", kind), "olmo2_" + kind)
 
     # gpt-oss: GGUF has no key for truncate, which changes angles; its codes stay, whatever the type of the rest.
     yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}

@@ -112,6 +112,37 @@ with tempfile.TemporaryDirectory() as tmp:
     code, out, err = run("quantize", mistral, "--type", "Q8_0", "--out", at("x.gguf"))
     check(code == 1 and "special token 2 has the text of an ordinary one" in err, f"an ordinary </s>: {code} {err}")
 
+    # A tiktoken.model, whose special tokens stand in tokenizer_config.json.
+    kimi = at("kimi")
+    os.mkdir(kimi)
+    for name in ("config.json", "model.safetensors"):
+        os.symlink(os.path.join(tiny, name), os.path.join(kimi, name))
+
+    def tiktoken(vocab, decoder, kind="TikTokenTokenizer"):
+        with open(os.path.join(kimi, "tiktoken.model"), "wb") as f:
+            f.write(b"".join(base64.b64encode(v) + b" %d\n" % i for i, v in enumerate(vocab)))
+        json.dump({"tokenizer_class": kind, "bos_token": "[BOS]", "eos_token": "[EOS]", "added_tokens_decoder": decoder},
+                  open(os.path.join(kimi, "tokenizer_config.json"), "w"))
+
+    vocab = [base64.b64decode(v["token_bytes"]) for v in tekken(sample, 300)["vocab"]]
+    decoder = {str(556 + i): {"content": text, "special": i != 3} for i, text in enumerate(["[BOS]", "[EOS]", "<|im_end|>", "<|tool_call_begin|>"])}
+    tiktoken(vocab, decoder)
+    code, out, err = run("quantize", kimi, "--type", "Q8_0", "--out", at("kimi.gguf"))
+    check(code == 0 and "capitals or marks beyond ASCII" in err, f"a tiktoken.model: {code} {err}")
+    pairs = Gguf(at("kimi.gguf")).pairs
+    check(pairs["tokenizer.ggml.pre"] == "kimi-k2" and pairs["tokenizer.ggml.model"] == "gpt2", "how text is cut")
+    check(pairs["tokenizer.ggml.bos_token_id"] == 556 and pairs["tokenizer.ggml.eos_token_id"] == 557, "its special tokens")
+    check(pairs["tokenizer.ggml.token_type"][556:812] == [3, 3, 3, 4] + [3] * 252, "their kinds")
+    check(pairs["tokenizer.ggml.tokens"][811] == "<|reserved_token_811|>", "and names")
+    for words in (unseen, "Straße, 12 345!\n\n  für été\t\U0001f40a It's 漢字かな <|im_end|>[BOS]"):
+        ids = [run("tokenize", model, words)[1] for model in (kimi, at("kimi.gguf"))]
+        check(ids[0] == ids[1] and ids[0].count(",") > 5, f"tokens of {words[:20]!r}: {ids[0][:80]}, {ids[1][:80]}")
+    for what, args in {"unreached": (vocab + [b"qzjxk"], {}), "tokenizer_class Other": (vocab, {}, "Other"),
+                       "added_tokens_decoder: 7": (vocab, {"7": {"content": "x"}}), "line 1: is no base64": ([b""] + vocab, {})}.items():
+        tiktoken(*args)
+        code, out, err = run("quantize", kimi, "--type", "Q8_0", "--out", at("x.gguf"))
+        check(code == 1 and ("no name here" if what == "unreached" else what) in err, f"tiktoken.model, {what}: {code} {err}")
+
     # Refusals say why, and leave nothing.
     cut = at("cut")
     os.mkdir(cut)

@@ -1,4 +1,4 @@
-/* Tests of store/tekken.h: the tokenizer that a tekken.json becomes gives the ids of a naive encoder by ranks, its
+/* Tests of store/tekken.h and store/tiktoken.h: the tokenizer that a tekken.json or tiktoken.model becomes gives the ids of a naive encoder by ranks, its
  * special tokens have the ids below, and a file that is wrong is refused by the key. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 #include "folder.h"
 #include "store/store.h"
 #include "store/tekken.h"
+#include "store/tiktoken.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/tokenizer.h"
 
@@ -344,6 +345,110 @@ static void test_folder(void **state)
 	buf_fini(&out);
 }
 
+/* ---- tiktoken.model ---- */
+
+static struct tokenizer *open_ranks(const struct vocab *v, const char *config)
+{
+	struct json *j = json_parse(config, strlen(config), 0, NULL);
+	struct tokenizer *t = NULL;
+	struct buf file, json;
+	struct err err;
+
+	buf_init(&file);
+	buf_init(&json);
+	for (int i = PLAIN - 1; i >= 0; i--) { /* in any order */
+		put_base64(&file, v->p[i], v->n[i]);
+		buf_printf(&file, " %d\n", i);
+	}
+	if (tiktoken_tokenizer(file.p, file.n, PATTERN, j, &json, &err) || tokenizer_open(&t, json.p, json.n, &err))
+		fail_msg("%s", err.msg);
+	buf_fini(&file);
+	buf_fini(&json);
+	json_free(j);
+	return t;
+}
+
+static void test_ranks(void **state)
+{
+	struct vocab v;
+	struct tokenizer *t;
+	struct buf back;
+	struct err err;
+	char text[256];
+
+	make_vocab(&v);
+	buf_init(&back);
+	t = open_ranks(&v, "{\"added_tokens_decoder\":{\"601\":{\"content\":\"[EOS]\"},\"602\":{\"content\":\"<call>\","
+	                   "\"special\":false}}}");
+	assert_int_equal(tokenizer_size(t), PLAIN + 256);
+	assert_int_equal(tokenizer_find(t, "<|reserved_token_600|>", 22), PLAIN);
+	assert_int_equal(tokenizer_find(t, "[EOS]", 5), PLAIN + 1);
+	assert_true(tokenizer_is_special(t, PLAIN + 1));
+	assert_false(tokenizer_is_special(t, PLAIN + 2));
+	for (uint64_t i = 0; i < 2000; i++) {
+		size_t n = random_text(i, text, sizeof(text));
+		struct tokens want, got;
+
+		tokens_init(&want);
+		tokens_init(&got);
+		for (size_t at = 0; at < n;) {
+			size_t len = naive_end((uint8_t *)text + at, n - at);
+
+			naive_piece(&v, (uint8_t *)text + at, len, &want);
+			at += len;
+		}
+		for (size_t k = 0; k < want.n; k++)
+			want.id[k] -= SPECIAL; /* ids are ranks here */
+		if (tokenizer_encode(t, text, n, 0, &got, &err))
+			fail_msg("%s", err.msg);
+		assert_int_equal(got.n, want.n);
+		if (got.n)
+			assert_memory_equal(got.id, want.id, got.n * sizeof(*got.id));
+		buf_reset(&back);
+		tokenizer_decode(t, got.id, got.n, false, &back);
+		assert_int_equal(back.n, n);
+		if (n)
+			assert_memory_equal(back.p, text, n);
+		tokens_fini(&want);
+		tokens_fini(&got);
+	}
+	tokenizer_close(t);
+	buf_fini(&back);
+}
+
+static void test_ranks_errors(void **state)
+{
+	static const struct {
+		const char *text, *config, *says;
+	} bad[] = {
+		{ "", "{}", "0 lines" },
+		{ "\n", "{}", "line 1: is no base64" },
+		{ "AA==\n", "{}", "line 1: is no base64" },
+		{ "AA== \n", "{}", "line 1: is no base64" },
+		{ "AA== -1\n", "{}", "line 1: is no base64" },
+		{ "AA== 99999999999999999999\n", "{}", "line 1: is no base64" },
+		{ "AA== 0\nAQ== 0\n", "{}", "line 2: rank 0 is beyond the 2 lines, or there twice" },
+		{ "AA== 2\nAQ== 0", "{}", "line 1: rank 2" },
+		{ "A 0\n", "{}", "rank 0: its 1 digits" },
+		{ "AA== 0\r\nAQ== 1", "{\"added_tokens_decoder\":{\"1\":{}}}", "added_tokens_decoder: 1 is none of" },
+		{ "AA== 0\r\nAQ== 1", "{\"added_tokens_decoder\":{\"258\":{}}}", "added_tokens_decoder: 258" },
+		{ "AA== 0\r\nAQ== 1", "{\"added_tokens_decoder\":{\"x\":{}}}", "added_tokens_decoder: x" },
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		struct json *j = json_parse(bad[i].config, strlen(bad[i].config), 0, NULL);
+		struct buf out;
+		struct err err;
+
+		buf_init(&out);
+		assert_true(tiktoken_tokenizer(bad[i].text, strlen(bad[i].text), "a", j, &out, &err) < 0);
+		if (!strstr(err.msg, bad[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", err.msg, bad[i].says);
+		buf_fini(&out);
+		json_free(j);
+	}
+}
+
 #define CONFIG(all, special) \
 	"\"config\":{\"pattern\":\"a\",\"default_vocab_size\":" all ",\"default_num_special_tokens\":" special "}"
 #define VOCAB "\"vocab\":[{\"rank\":0,\"token_bytes\":\"AA==\"},{\"rank\":1,\"token_bytes\":\"AQ==\"}]"
@@ -394,10 +499,8 @@ static void test_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_naive),
-		cmocka_unit_test(test_special),
-		cmocka_unit_test(test_folder),
-		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_naive),  cmocka_unit_test(test_special), cmocka_unit_test(test_folder),
+		cmocka_unit_test(test_errors), cmocka_unit_test(test_ranks),   cmocka_unit_test(test_ranks_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
