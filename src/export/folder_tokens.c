@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "export/folder_vocab.h"
+#include "store/byte_text.h"
 #include "store/gguf_pre.h"
 
 bool json_says(const struct json *j, const char *text)
@@ -537,40 +537,75 @@ static void put_bytes(struct tokens_made *t)
 		vocab_put_merges(t);
 }
 
+/* ---- the longest match ---- */
+
+/* The token's bytes as Python writes them, without its quotes: a quote of its own is escaped where both kinds are there. */
+static void escape(struct tokens_made *t, struct token *token)
+{
+	uint8_t *bytes = xmalloc(token->n + 1);
+	int64_t n = byte_text_read(bytes, token->p, token->n);
+	bool quotes = n > 0 && memchr(bytes, '\'', (size_t)n) && memchr(bytes, '"', (size_t)n);
+	struct buf text;
+
+	buf_init(&text);
+	if (n < 1)
+		making_fail(t->m, E_FORMAT, "tokenizer.json: token %td is not written in the characters of bytes",
+		            token - t->tok);
+	for (int64_t i = 0; i < n; i++) {
+		static const char plain[] = "\t\n\r\\", letter[] = "tnr\\";
+		const char *known = bytes[i] ? strchr(plain, bytes[i]) : NULL;
+
+		if (known)
+			buf_printf(&text, "\\%c", letter[known - plain]);
+		else if (bytes[i] < 0x20 || bytes[i] > 0x7E)
+			buf_printf(&text, "\\x%02x", bytes[i]);
+		else
+			buf_printf(&text, "%s%c", quotes && bytes[i] == '\'' ? "\\" : "", bytes[i]);
+	}
+	token->p = arena_strndup(&t->m->s->g.arena, text.n ? text.p : "", text.n);
+	token->n = text.n;
+	buf_fini(&text);
+	free(bytes);
+}
+
+/* RWKV's: what is no letter of ASCII is escaped in the file. */
+static void put_longest(struct tokens_made *t)
+{
+	pair_text(&t->m->p, "tokenizer.ggml.model", "rwkv", 4);
+	vocab_read(t);
+	for (int64_t i = 0; i < t->n && !t->m->code; i++)
+		if (t->tok[i].p && t->tok[i].type == GGUF_NORMAL)
+			escape(t, &t->tok[i]);
+	if (!t->m->code)
+		vocab_put(t, "PAD");
+}
+
 static void put_all(struct tokens_made *t)
 {
 	const struct json *type;
+	bool longest;
 
 	t->model = json_get(t->tokenizer, "model");
 	t->unknown = -1;
 	type = json_get(t->model, "type");
+	longest = json_says(type, "Longest");
 	t->listed = json_says(type, "ScoredBPE") || json_says(type, "Unigram");
 	t->pieces = json_says(type, "Unigram") ||
 	            (json_says(type, "BPE") && !is_byte_level(json_get(t->tokenizer, "pre_tokenizer")));
-	if (!(t->listed || json_says(type, "BPE")) ||
+	if (!(t->listed || longest || json_says(type, "BPE")) ||
 	    json_kind(json_get(t->model, "vocab")) != (t->listed ? JSON_ARRAY : JSON_OBJECT)) {
 		making_fail(t->m, E_UNSUPPORTED,
 		            "tokenizer.json: GGUF files are written of pairs (BPE) and of Unigram, with a vocabulary");
 		return;
 	}
-	if (t->pieces)
+	if (longest)
+		put_longest(t);
+	else if (t->pieces)
 		pieces_put(t);
 	else
 		put_bytes(t);
 	if (!t->m->code)
 		put_specials(t);
-}
-
-/* Says that there is none to write; one in a form that is not read is refused. */
-static void no_tokenizer(struct making *m)
-{
-	static const char other[] = "rwkv_vocab_v20230424.txt";
-
-	if (file_exists(store_place(m->st, other)))
-		making_fail(m, E_UNSUPPORTED,
-		            "%s: GGUF files are written of tokenizer.json, tekken.json and tiktoken.model", other);
-	if (!m->code)
-		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
 }
 
 void making_tokens(struct making *m, int64_t vocabulary)
@@ -585,7 +620,7 @@ void making_tokens(struct making *m, int64_t vocabulary)
 	if (!rc && !(root = json_parse(text.p, text.n, 0, m->err)))
 		rc = err_prefix(m->err, "%s", store_place(m->st, "tokenizer.json"));
 	if (rc == E_MISSING) {
-		no_tokenizer(m);
+		log_warn("%s: has no tokenizer.json: the GGUF file will have no tokenizer", m->st->dir);
 	} else if (rc) {
 		m->code = rc;
 	} else if (vocabulary > GGUF_TOKENS_MAX) {

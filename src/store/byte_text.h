@@ -8,5 +8,7 @@
 
 /* Appends the character of a byte, as part of a JSON string. */
 void byte_text_put(struct buf *out, uint8_t byte);
+/* The bytes that the characters of text[0..n) stand for into out, which has room for n; -1: a character stands for none. */
+int64_t byte_text_read(uint8_t *out, const char *text, size_t n);
 
 #endif

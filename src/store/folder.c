@@ -1,7 +1,7 @@
 /* folder.c - the container of Hugging Face and mlx-lm: a folder with config.json and safetensors.
  *
- * Documents are its files; where tekken.json or tiktoken.model is there and tokenizer.json is not, some are made of
- * that (tekken.h, tiktoken.h).  Tensors are those of the shards that
+ * Documents are its files; where tokenizer.json is not there and tekken.json, tiktoken.model or
+ * RWKV's list of tokens is, some are made of that (tekken.h, tiktoken.h, rwkv_vocab.h).  Tensors are those of the shards that
  * model.safetensors.index.json names, or of all model*.safetensors. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "store/container.h"
 #include "store/lfs.h"
+#include "store/rwkv_vocab.h"
 #include "store/safetensors.h"
 #include "store/tekken.h"
 #include "store/tiktoken.h"
@@ -98,13 +99,25 @@ static int of_tiktoken(const struct folder *f, const struct buf *text, struct bu
 	return code;
 }
 
+static int of_rwkv(const struct folder *f, const struct buf *text, struct buf *out, struct err *err)
+{
+	struct json *config;
+	int code = tokenizer_config(f, &config, err);
+
+	if (!code)
+		code = rwkv_tokenizer(text->p, text->n, config, out, err);
+	json_free(config);
+	return code;
+}
+
 /* Documents that are made of another file when their own is missing, and so is tokenizer.json. */
 static const struct made {
 	const char *name, *from;
 	int (*make)(const struct folder *f, const struct buf *text, struct buf *out, struct err *err);
 } made[] = { { "tokenizer.json", "tekken.json", of_tekken },
 	     { "tokenizer_config.json", "tekken.json", config_of_tekken },
-	     { "tokenizer.json", "tiktoken.model", of_tiktoken } };
+	     { "tokenizer.json", "tiktoken.model", of_tiktoken },
+	     { "tokenizer.json", "rwkv_vocab_v20230424.txt", of_rwkv } };
 
 /* How the document is to be made; NULL: it is a file. */
 static const struct made *made_of(const struct folder *f, const char *name)

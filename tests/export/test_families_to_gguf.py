@@ -185,12 +185,6 @@ with tempfile.TemporaryDirectory() as tmp:
     same(in_tree("deepseek_mtp"), "deepseek_mtp")
     same(beside("glm4_moe_lite"), "glm4_moe_lite")
     same(beside("kimi_linear"), "kimi_linear", 1e-3)
-    for name, file_ in (("rwkv7", "rwkv_vocab_v20230424.txt"),):
-        if os.path.isdir(beside(name)):
-            path = changed(beside(name), name + "_text")
-            open(os.path.join(path, file_), "w").write("IQ== 0\n")
-            code, _, err = run("quantize", path, "--type", "F32", "--out", path + ".gguf")
-            check(code == 1 and file_ in err, f"{name} with {file_}: {code} {err}")
     refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)
 
     same(beside("jamba"), "jamba", 1e-3)

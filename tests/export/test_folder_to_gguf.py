@@ -143,6 +143,51 @@ with tempfile.TemporaryDirectory() as tmp:
         code, out, err = run("quantize", kimi, "--type", "Q8_0", "--out", at("x.gguf"))
         check(code == 1 and ("no name here" if what == "unreached" else what) in err, f"tiktoken.model, {what}: {code} {err}")
 
+    # RWKV's list: the longest token that fits, and the same from the file.
+    rwkv_text = at("rwkv_text")
+    os.mkdir(rwkv_text)
+    for name in ("config.json", "model.safetensors"):
+        os.symlink(os.path.join(tiny, name), os.path.join(rwkv_text, name))
+    words = sorted({w for w in re.findall(rb" ?\w+|[^\w]+", sample) if len(w) > 1}) + ["für".encode(), "漢字".encode(), b"it's", b'"', b"'\"", b"\\n", b"\r\n", b"\t\t"]
+    listed = [bytes([b]) for b in range(256)] + [w for i, w in enumerate(words) if w not in words[:i] and len(w) > 1]
+
+    def literal(token):
+        try:
+            return repr(token.decode())
+        except UnicodeDecodeError:
+            return repr(token)
+
+    def rwkv_list(lines):
+        with open(os.path.join(rwkv_text, "rwkv_vocab_v20230424.txt"), "w", encoding="utf-8") as f:
+            f.write("".join(line + "\n" for line in lines))
+
+    lines = [f"{i + 1} {literal(token)} {len(token)}" for i, token in enumerate(listed)]
+    rwkv_list(lines)
+    json.dump({"eos_token": "<end>", "added_tokens_decoder": {"0": {"content": "<end>"}}}, open(os.path.join(rwkv_text, "tokenizer_config.json"), "w"))
+    quantize(rwkv_text, "--type", "Q8_0", "--out", at("rwkv_text.gguf"))
+    pairs = Gguf(at("rwkv_text.gguf")).pairs
+    check(pairs["tokenizer.ggml.model"] == "rwkv" and pairs["tokenizer.ggml.eos_token_id"] == 0, "RWKV's kind, and its end")
+    wanted = ["<end>"] + [repr(token)[2:-1] for token in listed]
+    check(pairs["tokenizer.ggml.tokens"][: len(wanted)] == wanted, "tokens as Python writes bytes")
+    check(pairs["tokenizer.ggml.token_type"][:3] == [3, 1, 1] and pairs["tokenizer.ggml.token_type"][len(wanted)] == 5, "their kinds")
+    known = {token: i + 1 for i, token in enumerate(listed)}
+    for words in (unseen, "für Straße, it's 漢字!\r\n\t\t\"'\" \\n \U0001f40a"):
+        data, greedy = words.encode(), []
+        while data:
+            n = max(k for k in range(1, len(data) + 1) if data[:k] in known)
+            greedy.append(known[data[:n]])
+            data = data[n:]
+        for model in (rwkv_text, at("rwkv_text.gguf")):
+            code, out, err = run("tokenize", model, words)
+            got = [int(i) for i in re.findall(r"\d+", out.split("\n")[0])]
+            check(got == greedy, f"{model}: tokens of {words[:20]!r}: {got[:12]}, {greedy[:12]} {err}")
+    for line, what in (("x 'a' 1", "is no id, text and length"), ("5 'a' 1", "there twice"), ("0 'a' 1", "there twice"), ("9999 'a' 2", "its text has 1 bytes"),
+                       ("9999 '' 0", "its text has 0 bytes"), ("9999 'a'b' 3", "is no id"), ("9999 '\\q' 1", "is no id"), ("9999 b'\\u0041' 1", "is no id"),
+                       ("9999 '\\ud800' 3", "is no id"), ("9999 'a 2", "is no id"), ("99999999 'ab' 2", "is no id"), ("9999 'ab' 2", "the embedding has 2048 rows")):
+        rwkv_list(lines + [line])
+        code, out, err = run("quantize", rwkv_text, "--type", "Q8_0", "--out", at("x.gguf"))
+        check(code == 1 and what in err and (what.startswith("the") and "embedding" in what or f"line {len(lines) + 1}" in err), f"RWKV's list, {line}: {code} {err}")
+
     # Refusals say why, and leave nothing.
     cut = at("cut")
     os.mkdir(cut)

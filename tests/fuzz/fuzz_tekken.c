@@ -1,9 +1,10 @@
-/* Any bytes as the tekken.json or tiktoken.model of a folder: refused with a message, or made into a tokenizer.json that is JSON, and that the
+/* Any bytes as the tekken.json, tiktoken.model or list of RWKV of a folder: refused with a message, or made into a tokenizer.json that is JSON, and that the
  * tokenizer's reader takes or says why it does not. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "store/rwkv_vocab.h"
 #include "store/tekken.h"
 #include "store/tiktoken.h"
 #include "text/tokens/tokenizer.h"
@@ -36,8 +37,14 @@ static int ranks(const char *text, size_t n, struct buf *out, struct err *err)
 	return tiktoken_tokenizer(text, n, "\\s+|\\S+", NULL, out, err);
 }
 
+static int list(const char *text, size_t n, struct buf *out, struct err *err)
+{
+	return rwkv_tokenizer(text, n, NULL, out, err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	made(list, (const char *)data, size, true);
 	made(ranks, (const char *)data, size, true);
 	made(tekken_tokenizer, (const char *)data, size, true);
 	made(tekken_tokenizer_config, (const char *)data, size, false);
