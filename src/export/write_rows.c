@@ -115,20 +115,28 @@ static void read_row(float *x, const struct item *it, int r)
 		one.fmt->decode(x + c, &one, c);
 }
 
+static float scale_at(const struct item_scales *s, int row, int col)
+{
+	int64_t k = (s->row0 + (int64_t)row) / s->high * s->wide + col / s->broad;
+	float by;
+
+	dtype_to_float(&by, s->at + (size_t)k * (size_t)dtype_size(s->type), s->type, 1);
+	return by;
+}
+
 static void scale(float *x, const struct item *it, int from)
 {
 	const struct item_scales *s = it->scales;
-	int64_t last = -1;
-	float by = 1;
+	int cols = it->w.cols;
 
-	for (int i = 0; s && i < it->w.cols; i++) {
-		int row = s->row0 + (s->across ? i : from), col = s->across ? from : i;
-		int64_t k = row / s->high * s->wide + col / s->broad;
+	if (s && s->across)
+		for (int i = 0; i < cols; i++)
+			x[i] *= scale_at(s, i, from);
+	for (int i = 0; s && !s->across && i < cols;) {
+		int end = cols - i > s->broad ? i + s->broad : cols;
 
-		if (k != last)
-			dtype_to_float(&by, s->at + (size_t)k * (size_t)dtype_size(s->type), s->type, 1);
-		last = k;
-		x[i] *= by;
+		for (float by = scale_at(s, from, i); i < end; i++)
+			x[i] *= by;
 	}
 }
 
