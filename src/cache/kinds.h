@@ -43,6 +43,9 @@ struct state_opts {
 	int tape_rows; /* most tentative rows of one span */
 	size_t snap_bytes_max;
 };
+/* Sure rows that S is owed at most, beside tentative ones that came true: decoding writes S every STATE_LATE + 1 tokens.  Each costs
+ * what a row of S's arithmetic does, every time S is read. */
+enum { STATE_LATE = 4 };
 /* NULL with E_FULL when the backend refuses. */
 struct cache *state_open(struct backend *, const struct state_opts *, struct err *);
 const struct state_view *state_view(const struct cache *);

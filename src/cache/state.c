@@ -25,10 +25,6 @@
  * backend's name (S lies in that backend's own order), then S, then the tails. */
 enum { VERSION = 2, HEAD_WORDS = 12, BACKEND_BYTES = 16 };
 
-/* Rows of the tape beside the tentative ones of a span, so decoding writes S every LATE + 1
- * tokens.  Each costs what a row of S's arithmetic does, every time S is read. */
-enum { LATE = 4 };
-
 /* A snapshot passes through the host in pieces of this size. */
 enum { PIECE = 1 << 18 };
 
@@ -93,7 +89,7 @@ size_t state_slot_bytes(const struct state_shape *shape)
 /* Rows of a tape with room for `tentative` tentative ones.  Without S no deferred rows are kept. */
 static int rows_of_tape(const struct state_shape *shape, int tentative)
 {
-	return tentative + (shape->heads_v ? LATE : 0);
+	return tentative + (shape->heads_v ? STATE_LATE : 0);
 }
 
 size_t state_tape_bytes(const struct state_shape *shape, int tape_rows)
@@ -255,6 +251,12 @@ static void learn_cost(struct state *st)
 	st->fresh = false;
 }
 
+/* Does a step leave S as it is?  Room for tentative rows is not room to owe more: what is owed is computed again by each step. */
+static bool is_still(const struct state *st, const struct span *sp)
+{
+	return st->o.shape.heads_v && st->owed[sp->slot] + sp->n - sp->n_draft <= STATE_LATE;
+}
+
 /* A slot that holds another sequence's state is zeroed here, before the first step from position 0, and not when it is
  * given away: one that is restored instead is overwritten whole. */
 static void state_begin(struct cache *c, const struct span *sp, int n_span)
@@ -268,7 +270,7 @@ static void state_begin(struct cache *c, const struct span *sp, int n_span)
 	for (int i = 0; i < n_span; i++) {
 		int slot = sp[i].slot;
 
-		st->still[slot] = st->o.shape.heads_v && st->owed[slot] + sp[i].n <= st->view.tape_rows;
+		st->still[slot] = is_still(st, &sp[i]);
 		if (sp[i].pos > 0 || !st->spoiled[slot])
 			continue;
 		for (int k = 0; k < PARTS; k++)

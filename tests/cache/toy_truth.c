@@ -161,6 +161,7 @@ static void recur(const struct world *w, const struct item *it, int n)
 		int taped = state_taped(v, sp), taped_at = state_taped_at(v, sp);
 
 		assert(taped_at + sp->n - taped <= v->tape_rows);
+		assert(!v->still[sp->slot] || v->owed[sp->slot] + sp->n - sp->n_draft <= STATE_LATE);
 		for (int r = 0; r < sp->n; r++)
 			it[i].out[r][STATE] = 0;
 		for (int layer = 0; layer < h->layers; layer++) {
