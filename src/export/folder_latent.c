@@ -20,6 +20,8 @@ static int64_t latent_sizes(struct making *m)
 		            "%" PRId64 " heads of %" PRId64 " and %" PRId64 ", values of %" PRId64
 		            ", latent rows of %" PRId64,
 		            heads, nope, rope, values, rank);
+	if (m->code)
+		return 2;
 	want_flag(m, "attention_bias", false);
 	want_int(m, "moe_layer_freq", 1, 1);
 	key_put(m, ".block_count", m->blocks + m->drafts);

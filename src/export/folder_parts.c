@@ -345,7 +345,7 @@ static void add_shift(struct making *m, const struct tensor *first, int64_t bloc
 	}
 }
 
-/* What goes with another tensor, or is read by nothing. */
+/* Adds nothing: the tensor goes with another one, or nothing reads it. */
 static void pass(struct making *m, const struct tensor *t, int64_t block, const struct part *p) {}
 
 /* ---- experts apart ---- */

@@ -60,6 +60,8 @@ static void key_mixer(struct making *m, const char *heads, const char *size, con
 
 	if (n < 1 || dim < 1 || n > MAKING_SIZE_MAX || dim > MAKING_SIZE_MAX)
 		making_fail(m, E_FORMAT, "%s: %" PRId64 ", of %" PRId64, heads, n, dim);
+	if (m->code)
+		return;
 	key_copy(m, ".ssm.conv_kernel", kernel);
 	key_copy(m, ".ssm.state_size", state);
 	key_put(m, ".ssm.group_count", making_int(m, groups, 1));
@@ -218,11 +220,13 @@ void keys_jamba(struct making *m)
 	int64_t period = making_int(m, "attn_layer_period", 8), offset = making_int(m, "attn_layer_offset", 4),
 		heads = making_int(m, "num_attention_heads", INT64_MIN),
 		kv = making_int(m, "num_key_value_heads", heads), width = making_int(m, "hidden_size", INT64_MIN),
-		experts = making_int(m, "num_experts", 16);
+		experts = making_int(m, "num_experts", 16), times = making_int(m, "mamba_expand", 2);
 	int32_t list[MAKING_LAYERS_MAX];
 
-	if (period < 1 || kv < 1 || kv > MAKING_SIZE_MAX || width < 1 || width > MAKING_SIZE_MAX)
+	if (period < 1 || kv < 1 || kv > MAKING_SIZE_MAX)
 		making_fail(m, E_FORMAT, "attn_layer_period: %" PRId64 ", of %" PRId64 " key heads", period, kv);
+	if (width < 1 || width > MAKING_SIZE_MAX || times < 1 || times > MAKING_SIZE_MAX)
+		making_fail(m, E_FORMAT, "hidden_size: %" PRId64 ", %" PRId64 " times as wide inside", width, times);
 	if (making_has(m, "sliding_window"))
 		making_fail(m, E_UNSUPPORTED, "sliding_window: GGUF files of jamba have no window");
 	if (!layers_count(m))
@@ -237,7 +241,7 @@ void keys_jamba(struct making *m)
 	key_ints(m, ".attention.head_count_kv", list);
 	key_float(m, ".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6);
 	key_put(m, ".ssm.conv_kernel", making_int(m, "mamba_d_conv", 4));
-	key_put(m, ".ssm.inner_size", making_int(m, "mamba_expand", 2) * width);
+	key_put(m, ".ssm.inner_size", times * width);
 	key_put(m, ".ssm.state_size", making_int(m, "mamba_d_state", 16));
 	key_put(m, ".ssm.time_step_rank", jamba_rank(m));
 	key_put(m, ".expert_count", experts);
@@ -252,6 +256,8 @@ void keys_rwkv7(struct making *m)
 	int64_t dim = making_int(m, "head_dim", 64), width = making_int(m, "hidden_size", INT64_MIN);
 	double eps = making_float(m, "norm_eps", 1e-5);
 
+	if (width < 1 || width > MAKING_SIZE_MAX || dim < 1 || dim > MAKING_SIZE_MAX)
+		making_fail(m, E_FORMAT, "hidden_size: %" PRId64 ", in heads of %" PRId64, width, dim);
 	want_text(m, "hidden_act", "sqrelu");
 	if (making_has(m, "attn"))
 		making_fail(m, E_UNSUPPORTED, "attn: GGUF files of rwkv7 have no layers of attention");
@@ -261,7 +267,7 @@ void keys_rwkv7(struct making *m)
 	key_put(m, ".block_count", m->blocks);
 	key_put(m, ".context_length", NO_POSITIONS);
 	key_put(m, ".embedding_length", width);
-	key_put(m, ".feed_forward_length", making_int(m, "intermediate_size", 4 * (m->code ? 1 : width)));
+	key_put(m, ".feed_forward_length", making_int(m, "intermediate_size", m->code ? 0 : 4 * width));
 	key_put(m, ".attention.head_count", 0);
 	key_float(m, ".attention.layer_norm_epsilon", "norm_eps", 1e-5);
 	key_put(m, ".wkv.head_size", dim);

@@ -282,7 +282,7 @@ static bool is_joined(const struct token *const *sorted, size_t n, const struct 
 	return true;
 }
 
-enum { JOINING_MOST = 1 << 30 };
+enum { JOINING_MOST = 1 << 26 };
 
 /* Whether each token is what its own text is joined to, so that it makes no difference to take whole pieces first. */
 static bool all_joined(const struct tokens_made *t)
@@ -298,7 +298,7 @@ static bool all_joined(const struct tokens_made *t)
 			most = t->tok[i].n > most ? t->tok[i].n : most;
 			work += (uint64_t)t->tok[i].n * t->tok[i].n;
 		}
-	all = work < JOINING_MOST; /* of a vocabulary for text a hundredth */
+	all = work < JOINING_MOST; /* vocabularies have a tenth of it */
 	qsort(sorted, n, sizeof *sorted, by_text);
 	end = xmalloc(size_mul(most + 1, sizeof *end));
 	for (int64_t i = 0; i < t->n && all; i++)

@@ -56,7 +56,7 @@ static bool put_number(struct buf *out, const struct literal *l, int64_t v)
 	return true;
 }
 
-/* What stands behind a backslash. */
+/* Appends the meaning of the letters behind a backslash. */
 static bool put_escaped(struct buf *out, struct literal *l)
 {
 	static const char letters[] = "abfnrtv\\'\"", meant[] = "\a\b\f\n\r\t\v\\'\"";
