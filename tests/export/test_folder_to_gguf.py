@@ -170,11 +170,11 @@ with tempfile.TemporaryDirectory() as tmp:
     wanted = ["<end>"] + [repr(token)[2:-1] for token in listed]
     check(pairs["tokenizer.ggml.tokens"][: len(wanted)] == wanted, "tokens as Python writes bytes")
     check(pairs["tokenizer.ggml.token_type"][:3] == [3, 1, 1] and pairs["tokenizer.ggml.token_type"][len(wanted)] == 5, "their kinds")
-    known = {token: i + 1 for i, token in enumerate(listed)}
+    known, longest = {token: i + 1 for i, token in enumerate(listed)}, max(map(len, listed))
     for words in (unseen, "für Straße, it's 漢字!\r\n\t\t\"'\" \\n \U0001f40a"):
         data, greedy = words.encode(), []
         while data:
-            n = max(k for k in range(1, len(data) + 1) if data[:k] in known)
+            n = max(k for k in range(1, min(len(data), longest) + 1) if data[:k] in known)
             greedy.append(known[data[:n]])
             data = data[n:]
         for model in (rwkv_text, at("rwkv_text.gguf")):
