@@ -382,6 +382,55 @@ FAMILIES = {
 }
 
 
+# ---- the makers' own names and layouts ----
+
+EXPERT_NAMES = {
+    "nemotron_h": ("experts", {"fc1": "up_proj", "fc2": "down_proj"}),
+    "lfm2_moe": ("experts", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}),
+    "kimi_linear": ("experts", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}),
+}
+
+
+class Published:
+    """A Maker that puts what the functions above put as Hugging Face has it: an expert's matrices apart, convolutions as
+    [channels][1][width], the names of its modules, keys and values of latent attention in one matrix."""
+
+    def __init__(self, maker, config):
+        self.maker, self.c, self.kind = maker, config, config["model_type"]
+
+    def __getattr__(self, name):
+        return getattr(self.maker, name)
+
+    def name(self, name):
+        if self.kind == "kimi_linear":
+            name = name.replace("_conv.conv.", "_conv1d.")
+            if ".mlp." in name and int(name.split(".")[2]) >= self.c["first_k_dense_replace"]:
+                name = name.replace(".mlp.e_score", ".mlp.gate.e_score").replace(".mlp.", ".block_sparse_moe.")
+        if self.kind == "lfm2_moe" and ".feed_forward." in name:
+            last = name.split(".")[-1]
+            name = name.removesuffix(last) + EXPERT_NAMES[self.kind][1].get(last, last)
+        return name
+
+    def matrix(self, name, *shape, **more):
+        if name.endswith((".embed_q", ".unembed_out")):
+            if name.endswith(".embed_q"):
+                rows = shape[0] * (self.c["qk_nope_head_dim"] + self.c["v_head_dim"])
+                self.maker.matrix(name.replace("embed_q", "kv_b_proj"), rows, self.c["kv_lora_rank"], **more)
+        elif ".switch_mlp." in name and self.kind in EXPERT_NAMES:
+            at, own = self.name(name).split("switch_mlp.")
+            folder, names = EXPERT_NAMES[self.kind]
+            for e in range(shape[0]):
+                self.maker.matrix(f"{at}{folder}.{e}.{names.get(own, own)}", *shape[1:], **more)
+        else:
+            self.maker.matrix(self.name(name), *shape, **more)
+
+    def vector(self, name, *args, **more):
+        self.maker.vector(self.name(name), *args, **more)
+
+    def conv(self, name, channels, width):
+        self.maker.conv(self.name(name), channels, width, published=True)
+
+
 def cut(config, layers):
     """The config of a model that ends after so many layers."""
     c = dict(config, text_config=dict(config["text_config"])) if "text_config" in config else dict(config)
