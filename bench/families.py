@@ -385,9 +385,9 @@ FAMILIES = {
 # ---- the makers' own names and layouts ----
 
 EXPERT_NAMES = {
-    "nemotron_h": ("experts", {"fc1": "up_proj", "fc2": "down_proj"}),
-    "lfm2_moe": ("experts", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}),
-    "kimi_linear": ("experts", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}),
+    "nemotron_h": {"fc1": "up_proj", "fc2": "down_proj"},
+    "lfm2_moe": {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
+    "kimi_linear": {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
 }
 
 
@@ -408,7 +408,7 @@ class Published:
                 name = name.replace(".mlp.e_score", ".mlp.gate.e_score").replace(".mlp.", ".block_sparse_moe.")
         if self.kind == "lfm2_moe" and ".feed_forward." in name:
             last = name.split(".")[-1]
-            name = name.removesuffix(last) + EXPERT_NAMES[self.kind][1].get(last, last)
+            name = name.removesuffix(last) + EXPERT_NAMES[self.kind].get(last, last)
         return name
 
     def matrix(self, name, *shape, **more):
@@ -417,10 +417,9 @@ class Published:
                 rows = shape[0] * (self.c["qk_nope_head_dim"] + self.c["v_head_dim"])
                 self.maker.matrix(name.replace("embed_q", "kv_b_proj"), rows, self.c["kv_lora_rank"], **more)
         elif ".switch_mlp." in name and self.kind in EXPERT_NAMES:
-            at, own = self.name(name).split("switch_mlp.")
-            folder, names = EXPERT_NAMES[self.kind]
+            at, own = self.name(name).split("switch_mlp.")[0], name.split(".")[-1]
             for e in range(shape[0]):
-                self.maker.matrix(f"{at}{folder}.{e}.{names.get(own, own)}", *shape[1:], **more)
+                self.maker.matrix(f"{at}experts.{e}.{EXPERT_NAMES[self.kind][own]}", *shape[1:], **more)
         else:
             self.maker.matrix(self.name(name), *shape, **more)
 

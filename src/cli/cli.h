@@ -64,7 +64,7 @@ struct options {
 	size_t memory_bytes; /* for everything; 0: no such bound */
 	size_t expert_bytes; /* for experts that stay on disk; 0: see load.c */
 	const char *expert_dir, *expert_trace, *expert_io;
-	/* Where tables are that rows are looked up of. */
+	/* Where tables lie, that is matrices of which a step looks up rows. */
 	enum tables { TABLES_AUTO, TABLES_MEMORY, TABLES_DISK } tables;
 	bool small_pages;     /* weights stay where they are mapped */
 	size_t kv_bytes;      /* 0: see load.c */

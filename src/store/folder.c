@@ -59,22 +59,28 @@ static size_t most_of(const char *name)
 	                                             DOCUMENT_MAX;
 }
 
-/* The config of a tokenizer whose data does not say all; NULL without a failure: there is none. */
-static int tokenizer_config(const struct folder *f, struct json **out, struct err *err)
+/* The document at path, of at most `most` bytes, as `parse` reads it; NULL without a failure: there is no such file. */
+typedef struct json *parse_fn(const char *p, size_t n, int depth_max, struct err *err);
+static int read_json(const char *path, size_t most, parse_fn *parse, struct json **out, struct err *err)
 {
-	const char *path = folder_path(f, "tokenizer_config.json");
-	struct buf text;
-	int code = 0;
+	struct buf b;
+	int code;
 
 	*out = NULL;
 	if (!file_exists(path))
 		return 0;
-	buf_init(&text);
-	code = file_read(path, DOCUMENT_MAX, &text, err);
-	if (!code && !(*out = json_parse(text.p, text.n, 0, err)))
+	buf_init(&b);
+	code = file_read(path, most, &b, err);
+	if (!code && !(*out = parse(b.p, b.n, 0, err)))
 		code = err_prefix(err, "%s", path);
-	buf_fini(&text);
+	buf_fini(&b);
 	return code;
+}
+
+/* The config of a tokenizer whose data does not say all; NULL without a failure: there is none. */
+static int tokenizer_config(const struct folder *f, struct json **out, struct err *err)
+{
+	return read_json(folder_path(f, "tokenizer_config.json"), DOCUMENT_MAX, json_parse, out, err);
 }
 
 static int of_tekken(const struct folder *f, const struct buf *text, struct buf *out, struct err *err)
@@ -343,29 +349,13 @@ static int open_shards(struct folder *f, const struct names *l, struct err *err)
 	return 0;
 }
 
-static int read_index(struct folder *f, const char *path, struct json **out, struct err *err)
-{
-	struct buf b;
-	int code;
-
-	*out = NULL;
-	if (!file_exists(path))
-		return 0;
-	buf_init(&b);
-	code = file_read(path, INDEX_MAX, &b, err);
-	if (!code && !(*out = json_parse_python(b.p, b.n, 0, err)))
-		code = err_prefix(err, "%s", path);
-	buf_fini(&b);
-	return code;
-}
-
 static int tensors(struct container *c, struct err *err)
 {
 	struct folder *f = c->own;
 	const char *path = folder_path(f, "model.safetensors.index.json");
 	struct names list = { 0 };
 	struct json *index;
-	int code = read_index(f, path, &index, err);
+	int code = read_json(path, INDEX_MAX, json_parse_python, &index, err);
 
 	if (!code)
 		code = index ? shards_of_index(f, index, path, &list, err) : shards_of_folder(f, &list, err);

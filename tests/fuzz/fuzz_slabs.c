@@ -1,5 +1,5 @@
-/* Changes to a file of packed experts: refused with a line that names the file, or what is read says of each expert what the
- * layout says, with the sums that the file has.  The input is a byte of flags, two bytes of where the file is cut (0: nowhere), then
+/* Changes to a file of packed experts: refused with a line that names the file, or each expert lies where the layout has it, in
+ * a file of the right length.  The input is a byte of flags, two bytes of where the file is cut (0: nowhere), then
  * changes: two bytes of a place, one of a length, that many bytes.  Flag 1: the digest of the table is made right again; flag 2:
  * the file is a page longer. */
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Any bytes as the tekken.json, tiktoken.model or list of RWKV of a folder: refused with a message, or made into a tokenizer.json that is JSON, and that the
+/* Any bytes as the tekken.json, tiktoken.model or list of RWKV of a folder: refused with a message, or made into a tokenizer.json
+ * that is JSON, and that the
  * tokenizer's reader takes or says why it does not. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* mutate_json.c - changes an input whose first byte chooses and whose rest is a JSON document: half of the time a value of the
- * document becomes another one, since bytes that are changed anywhere are seldom JSON afterwards.  For fuzzers alone; replays do not
+/* mutate_json.c - changes an input whose first byte chooses and whose rest is a JSON document: mostly a value of the document
+ * becomes another one, since bytes that are changed anywhere are seldom JSON afterwards.  For fuzzers alone; replays do not
  * link it. */
 #include <stdbool.h>
 #include <stdint.h>

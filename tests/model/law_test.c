@@ -391,7 +391,7 @@ static void far_away(struct run *r, enum cpu_level level)
 	run_close(r);
 }
 
-/* The same bits where rows of tables are read from disk, one at a time. */
+/* Rows of tables that are read from disk, one at a time, change no bit. */
 static void tables_on_disk(struct run *r, enum cpu_level level)
 {
 	struct rows_opts how = { .bytes = 1 };

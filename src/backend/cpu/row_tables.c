@@ -16,7 +16,7 @@
 
 enum { ROW_READS = 16 }; /* reads under way at once, as of experts */
 
-/* Where rows of one run of a table lie on disk. */
+/* A place on disk: the rows of one run of a table. */
 struct row_run {
 	const struct read_file *file;
 	uint64_t at;  /* of row 0 */
@@ -203,7 +203,7 @@ static void spoil_row(struct row_table *t, struct pass *p, const struct row_want
 	p->spoiled[p->item[v->row]] = true;
 }
 
-/* Where run k of the row lies in the buffer. */
+/* The address in the buffer of the row's run k. */
 static const uint8_t *row_at(const struct row_table *t, const struct row_want *v, int k)
 {
 	const struct read_ask *ask;
