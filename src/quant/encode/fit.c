@@ -6,8 +6,9 @@
  * will be stored. */
 #include "quant/encode/fit.h"
 
+#include <assert.h>
 #include <math.h>
-#include <stddef.h>
+#include <string.h>
 
 /* To the nearest integer, for |x| below 2^22: one that compilers make vectors of. */
 static float near(float x)
@@ -22,35 +23,73 @@ static float clamp(float x, float lo, float hi)
 	return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* The index of the table's value that is nearest to v. */
-static int table_near(const struct steps *s, float v)
-{
-	int i = 0;
+/* Sums are kept in LANES parts, side by side in the vectors that every machine has: the same bytes on all of them.  Numbers
+ * come in multiples of LANES. */
+enum { LANES = 4 };
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-	while (i + 1 < s->n && v > 0.5f * ((float)s->table[i] + (float)s->table[i + 1]))
-		i++;
-	return i;
+static inline lanes lanes_at(const float *x)
+{
+	lanes v;
+
+	memcpy(&v, x, sizeof v);
+	return v;
+}
+
+static double lanes_sum(lanes part)
+{
+	double sum = 0;
+
+	for (int i = 0; i < LANES; i++)
+		sum += (double)part[i];
+	return sum;
 }
 
 /* The steps that x / a - c / a are nearest to. */
 static void steps_near(float *q, const float *x, int n, const struct steps *s, float inv, float c)
 {
-	for (int i = 0; i < n && !s->table; i++)
-		q[i] = near(clamp((x[i] - c) * inv, (float)s->lo, (float)s->hi));
-	for (int i = 0; i < n && s->table; i++)
-		q[i] = (float)s->table[table_near(s, (x[i] - c) * inv)];
+	float v[FIT_MOST];
+
+	if (!s->table) {
+		for (int i = 0; i < n; i++)
+			q[i] = near(clamp((x[i] - c) * inv, (float)s->lo, (float)s->hi));
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		v[i] = (x[i] - c) * inv;
+		q[i] = (float)s->table[0];
+	}
+	for (int k = 1; k < s->n; k++) {
+		float before = s->table[k - 1], value = s->table[k], border = 0.5f * (before + value);
+
+		for (int i = 0; i < n; i++)
+			q[i] = v[i] > border ? value : q[i];
+	}
+}
+
+/* The code of a step of steps_near. */
+static unsigned char code_of(const struct steps *s, float step)
+{
+	int i = 0;
+
+	if (!s->table)
+		return (unsigned char)((int)step - s->lo);
+	while (i + 1 < s->n && (float)s->table[i] < step)
+		i++;
+	return (unsigned char)i;
 }
 
 static double error_of(const float *x, const float *w, const float *q, int n, float a, float c)
 {
-	float sum = 0;
+	lanes sum = { 0 };
 
-	for (int i = 0; i < n; i++) {
-		float d = a * q[i] + c - x[i];
+	assert(n % LANES == 0);
+	for (int i = 0; i < n; i += LANES) {
+		lanes d = a * lanes_at(q + i) + c - lanes_at(x + i);
 
-		sum += w[i] * d * d;
+		sum += lanes_at(w + i) * d * d;
 	}
-	return (double)sum;
+	return lanes_sum(sum);
 }
 
 double fit_codes(unsigned char *code, const float *x, const float *w, int n, const struct steps *s, float a, float c)
@@ -59,33 +98,41 @@ double fit_codes(unsigned char *code, const float *x, const float *w, int n, con
 
 	steps_near(q, x, n, s, a != 0 ? 1 / a : 0, c);
 	for (int i = 0; i < n && code; i++)
-		code[i] = (unsigned char)(s->table ? table_near(s, q[i]) : (int)q[i] - s->lo);
+		code[i] = code_of(s, q[i]);
 	return error_of(x, w, q, n, a, c);
 }
 
 /* Least squares of x = a q + c; both: c is free. */
 static struct fit solve(const float *x, const float *w, const float *q, int n, int both, int sign)
 {
-	double sw = 0, sq = 0, sqq = 0, sx = 0, sxq = 0, det;
+	lanes w1 = { 0 }, q1 = { 0 }, q2 = { 0 }, x1 = { 0 }, xq = { 0 };
+	double sw, sq, sqq, sx, sxq, det, least;
 	struct fit f = { 0, 0, 0 };
 
-	for (int i = 0; i < n; i++) {
-		double wi = (double)w[i], qi = (double)q[i], xi = (double)x[i];
+	for (int i = 0; i < n; i += LANES) {
+		lanes wi = lanes_at(w + i), qi = lanes_at(q + i), xi = lanes_at(x + i), wq = wi * qi;
 
-		sw += wi;
-		sq += wi * qi;
-		sqq += wi * qi * qi;
-		sx += wi * xi;
-		sxq += wi * xi * qi;
+		q2 += wq * qi;
+		xq += wq * xi;
+		if (both) {
+			w1 += wi;
+			q1 += wq;
+			x1 += wi * xi;
+		}
 	}
+	sqq = lanes_sum(q2);
+	sxq = lanes_sum(xq);
+	f.a = sqq > 0 ? (float)(sxq / sqq) : 0;
+	if (!both)
+		return f;
+	sw = lanes_sum(w1);
+	sq = lanes_sum(q1);
+	sx = lanes_sum(x1);
 	det = sw * sqq - sq * sq;
-	if (both && det > 1e-12 * sw * sqq) {
+	least = 1e-6 * sw * sqq; /* below it is the rounding of sums of floats */
+	if (det > least && !(sign && (float)sign * (float)((sqq * sx - sq * sxq) / det) > 0)) {
 		f.a = (float)((sw * sxq - sq * sx) / det);
 		f.c = (float)((sqq * sx - sq * sxq) / det);
-	}
-	if (!both || det <= 1e-12 * sw * sqq || (sign && (float)sign * f.c > 0)) {
-		f.a = sqq > 0 ? (float)(sxq / sqq) : 0;
-		f.c = 0;
 	}
 	return f;
 }

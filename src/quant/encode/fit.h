@@ -2,7 +2,7 @@
 #ifndef QUANT_FIT_H
 #define QUANT_FIT_H
 
-enum { FIT_MOST = 256 }; /* numbers at once */
+enum { FIT_MOST = 256 }; /* numbers at once, whose count is a multiple of 4 */
 
 /* The values of codes: lo .. hi, or those of a rising table [n]. */
 struct steps {
