@@ -20,8 +20,8 @@ struct coding {
 /* Kinds of scales in a file's block, and how a group's scale (and bias) follows from them; d and m are f16 numbers of the
  * block. */
 enum scale_kind {
-	SCALE_HALF,      /* d; a block is a group */
-	SCALE_HALVES,    /* d and, as bias, m; a block is a group */
+	SCALE_HALF,      /* d, the block's first two bytes; a block is a group */
+	SCALE_HALVES,    /* d and, as bias, m, the first four; a block is a group */
 	SCALE_TIMES,     /* d times the group's s, an int8, times scale_unit */
 	SCALE_TIMES_MIN, /* d times the group's s, bias - m times its min, both uint8 */
 	SCALE_E8M0,      /* 2^(s - 128), s a byte: half of what E8M0 says, for codes that are doubled */

@@ -42,13 +42,29 @@ size_t planes_code_bytes(const struct coding *c)
 
 /* ---- in ---- */
 
+/* Of output o + i, where d (and m) are all the scales that there are. */
+static void fill_halves(uint8_t *to, const struct plane_scales *at, const struct weight *w, int o, int i)
+{
+	const struct file_block *b = w->fmt->coding->block;
+	const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
+	size_t blocks = scale_blocks(w), size = sizeof(uint16_t), step = BLOCK_OUT * size;
+
+	to += at->d + (size_t)i * size;
+	for (size_t n = 0; n < blocks; n++, p += b->bytes, to += step) {
+		memcpy(to, p, size);
+		if (b->kind == SCALE_HALVES)
+			memcpy(to + (at->m - at->d), p + size, size);
+	}
+}
+
+/* Of output o + i, where groups have a byte (or two) of their own. */
 static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct weight *w, int o, int i)
 {
 	const struct file_block *b = w->fmt->coding->block;
 	const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
 	size_t blocks = scale_blocks(w);
 	int per = b->length / b->group;
-	bool d = at->m > at->d, m = at->s > at->m, s = at->min > at->s, min = b->kind == SCALE_TIMES_MIN;
+	bool d = at->m > at->d, m = at->s > at->m, min = b->kind == SCALE_TIMES_MIN;
 
 	for (size_t n = 0; n < blocks; n++, p += b->bytes) {
 		size_t half = (n * BLOCK_OUT + (size_t)i) * sizeof(uint16_t);
@@ -59,7 +75,7 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 			memcpy(to + at->d + half, &parts.d, sizeof parts.d);
 		if (m)
 			memcpy(to + at->m + half, &parts.m, sizeof parts.m);
-		for (size_t g = 0; g < (size_t)per && s; g++) {
+		for (size_t g = 0; g < (size_t)per; g++) {
 			size_t byte = (n * (size_t)per + g) * BLOCK_OUT + (size_t)i;
 
 			to[at->s + byte] = parts.s[g];
@@ -69,45 +85,65 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 	}
 }
 
-/* `bits` bits of 64 codes, from bit `from` on, to the places of one output in lines at `to`.  Inlined, so that the number of bits
- * is a constant: packing is a good part of what an expert costs that comes from disk. */
-__attribute__((always_inline)) static inline void put_bits(uint8_t *to, const uint8_t *code, int from, const int bits)
+/* Outputs that are packed side by side, and a quad of codes of each. */
+enum { FOUR = 4 };
+typedef uint32_t quads __attribute__((vector_size(FOUR * sizeof(uint32_t))));
+
+/* Codes [at, at + 64) of four outputs to quads: quad[q] has quad q of each. */
+static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST + BLOCK_INPUTS], int at)
+{
+	for (int q = 0; q < PLANE_QUADS; q += FOUR) {
+		quads v[FOUR], a, b, c, d;
+
+		for (int i = 0; i < FOUR; i++)
+			memcpy(&v[i], code[i] + at + 4 * q, sizeof v[i]);
+		a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+		b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+		c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+		d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+		quad[q] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+		quad[q + 1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+		quad[q + 2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+		quad[q + 3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+	}
+}
+
+/* `bits` bits of the codes, from bit `from` on, to the places of the four outputs in lines at `to`.  Inlined, so that the number
+ * of bits is a constant: packing is a good part of what an expert costs that comes from disk. */
+__attribute__((always_inline)) static inline void put_bits(uint8_t *to, const quads *quad, int from, const int bits)
 {
 	const int per = 8 / bits;
 	const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
 
 #pragma GCC unroll 16
 	for (int q = 0; q < PLANE_QUADS; q += per, to += BLOCK_LINE) {
-		uint32_t line = 0;
+		quads line = { 0 };
 
 #pragma GCC unroll 8
-		for (int j = 0; j < per; j++) {
-			uint32_t v;
-
-			memcpy(&v, code + 4 * (q + j), sizeof v);
-			line |= (v >> from & mask) << bits * j;
-		}
+		for (int j = 0; j < per; j++)
+			line |= (quad[q + j] >> from & mask) << bits * j;
 		memcpy(to, &line, sizeof line);
 	}
 }
 
-static void put_low(uint8_t *to, const uint8_t *code, int bits)
+static void put_low(uint8_t *to, const quads *quad, int bits)
 {
 	switch (bits) {
-	case 8: put_bits(to, code, 0, 8); break;
-	case 4: put_bits(to, code, 0, 4); break;
-	default: put_bits(to, code, 0, 2);
+	case 8: put_bits(to, quad, 0, 8); break;
+	case 4: put_bits(to, quad, 0, 4); break;
+	default: put_bits(to, quad, 0, 2);
 	}
 }
 
-static void put_high(uint8_t *to, const uint8_t *code, int from, int bits)
+static void put_high(uint8_t *to, const quads *quad, int from, int bits)
 {
 	if (bits == 2)
-		put_bits(to, code, from, 2);
+		put_bits(to, quad, from, 2);
 	else if (bits == 1)
-		put_bits(to, code, from, 1);
+		put_bits(to, quad, from, 1);
 }
 
+/* The codes of outputs o + i .. o + i + 3. */
 static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 {
 	const struct coding *c = w->fmt->coding;
@@ -115,16 +151,19 @@ static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 	const uint8_t *at = w->data + (size_t)(o + i) * w->row_bytes;
 	int low = planes_low(c->bits), high = planes_high(c->bits), n = 0;
 	size_t step = planes_code_bytes(c);
-	uint8_t code[FILE_BLOCK_MOST + BLOCK_INPUTS];
+	uint8_t code[FOUR][FILE_BLOCK_MOST + BLOCK_INPUTS];
+	quads quad[PLANE_QUADS];
 
 	to += 4 * i;
 	for (int k = 0; k < w->cols; k += b->length, at += b->bytes) {
 		int j = 0;
 
-		b->codes(code + n, at);
+		for (int f = 0; f < FOUR; f++)
+			b->codes(code[f] + n, at + (size_t)f * w->row_bytes);
 		for (n += b->length; n - j >= BLOCK_INPUTS; j += BLOCK_INPUTS, to += step) {
-			put_low(to, code + j, low);
-			put_high(to + 2 * low * BLOCK_LINE, code + j, low, high);
+			turn(quad, code, j);
+			put_low(to, quad, low);
+			put_high(to + 2 * low * BLOCK_LINE, quad, low, high);
 		}
 		n -= j; /* 32 inputs of a block of as many, or none */
 		assert(!n || !j);
@@ -133,14 +172,18 @@ static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 
 void planes_fill(uint8_t *to, const struct weight *w, int o)
 {
+	enum scale_kind kind = w->fmt->coding->block->kind;
 	struct plane_scales at = planes_scales(w);
 
 	assert(planes_fit(w) && o % BLOCK_OUT == 0);
 	memset(to, 0, at.end);
-	for (int i = 0; i < BLOCK_OUT; i++) {
-		fill_scales(to, &at, w, o, i);
+	for (int i = 0; i < BLOCK_OUT; i++)
+		if (kind == SCALE_HALF || kind == SCALE_HALVES)
+			fill_halves(to, &at, w, o, i);
+		else
+			fill_scales(to, &at, w, o, i);
+	for (int i = 0; i < BLOCK_OUT; i += FOUR)
 		fill_codes(to + at.end, w, o, i);
-	}
 }
 
 /* ---- out ---- */
