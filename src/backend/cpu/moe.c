@@ -369,7 +369,9 @@ static void compute_all(struct mix *d)
 }
 
 /* Hints to the slots which experts the next layer will take: its router is asked with this layer's input, and at least
- * half of its choices are those that it will make of its own. */
+ * half of its choices are those that it will make of its own.  Asked for behind what this layer misses and before anything
+ * of it is computed, they are read while it is and while the next layer's attention is.  Uses d->logit, whose choices are made,
+ * and d->wave. */
 static void guess_next(struct mix *d)
 {
 	enum { FEW = 4 }; /* rows; of more, guesses are most of the experts */
@@ -404,6 +406,7 @@ static void compute_waves(struct mix *d)
 	bool with_shared = d->m->shared_inner;
 
 	slots_visit(y, d->used, d->n_used);
+	guess_next(d);
 	while ((n = slots_ready(y, index))) {
 		n = sort_out(d, index, n);
 		if (n) {
@@ -418,7 +421,6 @@ static void compute_waves(struct mix *d)
 		wave_of(d, NULL, 0);
 		compute(d, true);
 	}
-	guess_next(d);
 	free(index);
 }
 

@@ -4,9 +4,9 @@
  * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
  * until they are released, so a visit that wants more experts than there are slots goes through them in several turns.
  *
- * A slab of a checkpoint whose rows are slow is packed when a visit finds it in its slot and it was not read ahead, that is when
- * it is used again: what was used again once will be more often, and packing takes as long as some two products of its rows
- * do.  It goes from the slab's memory to a spare one, and the two change places. */
+ * A slab of a checkpoint whose rows are slow is packed when it is used first: packing it takes about as long as two products of
+ * one row over packed rows, and its rows as they are would take about as much longer than one.  It goes from the slab's memory to
+ * a spare one, and the two change places. */
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
@@ -25,11 +25,12 @@
 #include "base/pages.h"
 
 enum {
-	DEPTH = 16,         /* reads under way at once: docs/experts-from-disk.md, "Reading" */
-	AHEAD_SHARE = 4,    /* at most one slot in AHEAD_SHARE holds an expert that was read ahead */
-	GUESSES = 256,      /* guesses after which their use is judged, ... */
+	DEPTH = 512,     /* reads under way at once, as many as a layer misses: docs/experts-from-disk.md, "Reading" */
+	AHEAD_SHARE = 4, /* at most one slot in AHEAD_SHARE holds an expert that was read ahead */
+	GUESSES = 256,   /* guesses after which their use is judged, ... */
 	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
 	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
+	VICTIMS = 32,       /* slots that are found to give way in one pass over all of them */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -50,7 +51,6 @@ struct slot {
 enum want_state { WANT_WAITS, WANT_COMES, WANT_GIVEN, WANT_LOST };
 struct want {
 	int expert, slot;
-	bool again; /* it was in its slot when the visit began, and not because it was read ahead */
 	enum want_state state;
 };
 
@@ -79,6 +79,11 @@ struct slots {
 	const struct stream_file *of;
 	int n_file;
 
+	struct slot *victim[VICTIMS]; /* those of next_victim .. n_victim - 1 give way next, in this order, ... */
+	int n_victim, next_victim;
+	int64_t victims_of; /* ... in this visit: in it no count changes */
+	bool some_free;     /* perhaps */
+
 	struct slot_layer *visited;
 	struct want *want;         /* [n_want] */
 	int n_want, n_open;        /* n_open: neither given nor lost */
@@ -99,26 +104,71 @@ static bool gives_way(const struct slot *x)
 	return x->state == SLOT_READY && !x->pins && !x->ahead;
 }
 
-static struct slot *victim(struct slots *s)
+/* Up to VICTIMS free slots. */
+static int find_free(struct slots *s)
 {
-	struct slot *best = NULL;
-	double least = 0;
+	int n = 0;
 
-	for (int i = 0; i < s->n; i++) {
-		struct slot *x = &s->slot[i];
-		double count;
+	for (int i = 0; i < s->n && n < VICTIMS && s->some_free; i++)
+		if (s->slot[i].state == SLOT_FREE)
+			s->victim[n++] = &s->slot[i];
+	s->some_free = n;
+	return n;
+}
 
-		if (x->state == SLOT_FREE)
-			return x;
-		if (!gives_way(x))
-			continue;
-		count = policy_count(&s->policy, x->of->index, x->expert);
-		if (!best || policy_before(&s->policy, x->of->index, count, best->of->index, least)) {
-			best = x;
-			least = count;
+/* The VICTIMS slots of which the policy names each before the next.  Experts of a layer lie side by side, counts as well as
+ * slots, so that of thousands only those are looked at more closely which may be among the first. */
+static int find_least(struct slots *s)
+{
+	double count[VICTIMS];
+	int n = 0;
+
+	for (int l = 0; l < s->n_layer; l++) {
+		const struct slot_layer *y = &s->layer[l];
+
+		for (int e = 0; e < y->m->experts; e++) {
+			double c = y->slot[e] < 0 ? 0 : policy_count(&s->policy, l, e);
+			int at;
+
+			if (y->slot[e] < 0 ||
+			    (n == VICTIMS &&
+			     !policy_before(&s->policy, l, c, s->victim[n - 1]->of->index, count[n - 1])))
+				continue;
+			if (y->slot[e] >= s->n || !gives_way(&s->slot[y->slot[e]]))
+				continue;
+			n += n < VICTIMS;
+			for (at = n - 1;
+			     at > 0 && policy_before(&s->policy, l, c, s->victim[at - 1]->of->index, count[at - 1]);
+			     at--) {
+				s->victim[at] = s->victim[at - 1];
+				count[at] = count[at - 1];
+			}
+			s->victim[at] = &s->slot[y->slot[e]];
+			count[at] = c;
 		}
 	}
-	return best;
+	return n;
+}
+
+/* The slot that gives way next, which counts as taken; NULL: none does. */
+static struct slot *victim(struct slots *s)
+{
+	for (;;) {
+		struct slot *x;
+
+		if (s->victims_of != s->stats.visits || s->next_victim == s->n_victim) {
+			s->n_victim = find_free(s);
+			if (!s->n_victim)
+				s->n_victim = find_least(s);
+			s->next_victim = 0;
+			s->victims_of = s->stats.visits;
+		}
+		if (!s->n_victim)
+			return NULL;
+		x = s->victim[s->next_victim++];
+		if (x < s->slot + s->n && (x->state == SLOT_FREE || gives_way(x)))
+			return x;
+	}
 }
 
 static void clear(struct slot *x)
@@ -217,6 +267,7 @@ static void lose(struct slots *s, struct slot *x, int fault, const struct read_f
 		if (s->want[i].state == WANT_COMES && s->want[i].slot == x - s->slot)
 			s->want[i].state = WANT_LOST;
 	clear(x);
+	s->some_free = true;
 }
 
 /* One read has ended. */
@@ -256,8 +307,8 @@ static bool harvest(struct slots *s, bool wait)
 	return some;
 }
 
-/* Sends for what the visit waits for, as far as there are slots. */
-static void send_for(struct slots *s)
+/* Sends for what the visit waits for, as far as there are slots; true: for all of it. */
+static bool send_for(struct slots *s)
 {
 	for (int i = 0; i < s->n_want; i++) {
 		struct want *w = &s->want[i];
@@ -267,15 +318,17 @@ static void send_for(struct slots *s)
 			continue;
 		x = victim(s);
 		if (!x)
-			return;
+			return false;
 		begin_read(s, x, s->visited, w->expert);
 		x->pins = 1;
 		w->slot = (int)(x - s->slot);
 		w->state = WANT_COMES;
 	}
+	return true;
 }
 
-/* Nothing is left to wait for, and this layer used nearly all of its experts: the next one will as well. */
+/* All that the visit misses has been sent for, and this layer uses nearly all of its experts: the next one will as well.  What
+ * is read for it comes behind what this one waits for, so that the disk has work while a long wave is computed. */
 static void read_ahead(struct slots *s)
 {
 	struct slot_layer *next = &s->layer[(s->visited->index + 1) % s->n_layer];
@@ -383,10 +436,9 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 		int at = y->slot[used[i]];
 
 		policy_use(&s->policy, y->index, used[i]);
-		s->want[i] = (struct want){ used[i], at, false, at < 0 ? WANT_WAITS : WANT_COMES };
+		s->want[i] = (struct want){ used[i], at, at < 0 ? WANT_WAITS : WANT_COMES };
 		if (at < 0)
 			continue;
-		s->want[i].again = s->slot[at].state == SLOT_READY && !s->slot[at].ahead;
 		s->stats.hits++;
 		s->slot[at].pins = 1;
 	}
@@ -425,13 +477,11 @@ int slots_ready(struct slot_layer *y, int *index)
 	while (s->n_open) {
 		int n;
 
-		send_for(s);
+		if (send_for(s))
+			read_ahead(s);
 		n = slots_give(s, index);
-		if (n) {
-			if (!s->n_open)
-				read_ahead(s);
+		if (n)
 			return n;
-		}
 		if (!harvest(s, true))
 			assert(!"every slot is in use");
 	}
@@ -475,7 +525,7 @@ void slots_pack(struct slot_layer *y, const int *index, int n)
 	for (int i = 0; i < n; i++) {
 		const struct want *w = &s->want[index[i]];
 
-		if (w->state == WANT_GIVEN && s->slot[w->slot].slow && w->again)
+		if (w->state == WANT_GIVEN && s->slot[w->slot].slow)
 			pack_slot(s, &s->slot[w->slot]);
 	}
 }
@@ -564,6 +614,7 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
 	pages_huge(s->arena, s->arena_bytes);
 	s->n = s->n_most = (int)n;
+	s->some_free = true;
 	s->n_least = (int)least;
 	s->slot = xcalloc(n, sizeof *s->slot);
 	for (size_t i = 0; i < n; i++)

@@ -23,13 +23,13 @@ void slots_visit(struct slot_layer *y, const int *used, int n);
 /* Indices into `used` that are there now and were not given out before; waits for one.  Returns how many; 0: all were
  * given out.  They stay until slots_release. */
 int slots_ready(struct slot_layer *y, int *index);
-/* Packs what is worth it among index[n], as slots_ready gave them.  slots_view says where they are afterwards; the numbers are
+/* Packs those of index[n], as slots_ready gave them, whose rows would be slow as they are.  slots_view says where they are afterwards; the numbers are
  * the same. */
 void slots_pack(struct slot_layer *y, const int *index, int n);
 /* Returns slots whose experts have been computed. */
 void slots_release(struct slot_layer *y, const int *index, int n);
-/* After the layer's experts are all given out, in steps of few rows: the layer whose experts may be guessed now, while
- * the disk idles; NULL: none, or guesses have not paid lately.  Then those that it is likely to use. */
+/* After slots_visit, in steps of few rows: the layer whose experts may be guessed now; NULL: none, or guesses have not paid
+ * lately.  Then those that it is likely to use: they are read behind what the visit misses. */
 struct slot_layer *slots_guessing(const struct slot_layer *y);
 const struct moe *slots_mixture(const struct slot_layer *y);
 void slots_guess(struct slot_layer *next, const int *expert, int n);
