@@ -306,10 +306,10 @@ static size_t find_open(const struct split *s, size_t *safe)
 	return best;
 }
 
-/* A call may open at held[at].  NO: none does, though it may have looked so. */
+/* A call may open at held[at].  NO: none does, though it may have looked so.  Of several dialects that read it the first counts,
+ * so none is asked before those ahead of it have said no: they would have more to say of a text that comes whole. */
 static enum verdict call_at(struct split *s, size_t at, bool over)
 {
-	enum verdict all = CALL_NO;
 	bool opened = false;
 
 	for (int i = 0; s->dialects[i]; i++) {
@@ -320,7 +320,7 @@ static enum verdict call_at(struct split *s, size_t at, bool over)
 		if (!len && s->content_begun)
 			continue;
 		if (v == CALL_MAYBE && !over)
-			all = v;
+			return v;
 		if (v != CALL_YES)
 			continue;
 		opened |= len > 0;
@@ -337,10 +337,10 @@ static enum verdict call_at(struct split *s, size_t at, bool over)
 			return v;
 		}
 		if (v == CALL_MAYBE && !over)
-			all = v;
+			return v;
 	}
-	s->malformed |= opened && all == CALL_NO;
-	return all;
+	s->malformed |= opened;
+	return CALL_NO;
 }
 
 /* Content up to byte n, without the blanks before what follows it. */
