@@ -4,9 +4,8 @@
  * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
  * until they are released, so a visit that wants more experts than there are slots goes through them in several turns.
  *
- * A slab of a checkpoint whose rows are slow is packed when it is used first: packing it takes about as long as two products of
- * one row over packed rows, and its rows as they are would take about as much longer than one.  It goes from the slab's memory to
- * a spare one, and the two change places. */
+ * A slab of a checkpoint whose rows are slow is packed when it is used first (docs/experts-from-disk.md has what that gave): from
+ * the slab's memory to a spare one, and the two change places. */
 #include "backend/cpu/slots.h"
 
 #include <assert.h>

@@ -23,8 +23,8 @@ void slots_visit(struct slot_layer *y, const int *used, int n);
 /* Indices into `used` that are there now and were not given out before; waits for one.  Returns how many; 0: all were
  * given out.  They stay until slots_release. */
 int slots_ready(struct slot_layer *y, int *index);
-/* Packs those of index[n], as slots_ready gave them, whose rows would be slow as they are.  slots_view says where they are afterwards; the numbers are
- * the same. */
+/* Packs those of index[n], as slots_ready gave them, whose rows would be slow as they are.  slots_view says where they are
+ * afterwards; the numbers are the same. */
 void slots_pack(struct slot_layer *y, const int *index, int n);
 /* Returns slots whose experts have been computed. */
 void slots_release(struct slot_layer *y, const int *index, int n);
