@@ -195,32 +195,6 @@ void sampler_accept(struct sampler *s, int32_t token)
 
 /* ---- passes over the vocabulary ---- */
 
-/* Largest of x[0..n); *fine is false when one is NaN or +infinity. */
-static float largest(const float *x, int n, bool *fine)
-{
-	float m[LANES], best = -INFINITY;
-	int bad[LANES] = { 0 }, any = 0, i = 0;
-
-	for (int k = 0; k < LANES; k++)
-		m[k] = -INFINITY;
-	for (; i + LANES <= n; i += LANES) {
-		for (int k = 0; k < LANES; k++) {
-			m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
-			bad[k] |= !(x[i + k] <= FLT_MAX);
-		}
-	}
-	for (; i < n; i++) {
-		m[0] = x[i] > m[0] ? x[i] : m[0];
-		any |= !(x[i] <= FLT_MAX);
-	}
-	for (int k = 0; k < LANES; k++) {
-		best = m[k] > best ? m[k] : best;
-		any |= bad[k];
-	}
-	*fine = !any;
-	return best;
-}
-
 /* Floats that are one operation each where registers are as wide, else some. */
 enum { WIDE = 8 };
 typedef float floats __attribute__((vector_size(WIDE * sizeof(float))));
@@ -231,6 +205,66 @@ typedef float half_floats __attribute__((vector_size(HALF * sizeof(float))));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 
 #define INLINE static inline __attribute__((always_inline))
+
+/* Vectors that are looked at side by side, so that none waits for another. */
+enum { SIDES = 4 };
+
+INLINE float largest_of(const float *x, int n, bool *fine)
+{
+	const floats least = { -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY };
+	floats m[SIDES] = { least, least, least, least };
+	ints bad[SIDES] = { { 0 } };
+	float best = -INFINITY;
+	int any = 0, i = 0;
+
+	for (; i + SIDES * WIDE <= n; i += SIDES * WIDE)
+#pragma GCC unroll 4
+		for (int k = 0; k < SIDES; k++) {
+			floats w;
+			ints more;
+
+			memcpy(&w, x + i + k * WIDE, sizeof w);
+			more = w > m[k];
+			m[k] = (floats)(((ints)w & more) | ((ints)m[k] & ~more));
+			bad[k] |= ~(w <= FLT_MAX);
+		}
+	for (; i < n; i++) {
+		best = x[i] > best ? x[i] : best;
+		any |= !(x[i] <= FLT_MAX);
+	}
+	for (int k = 0; k < SIDES * WIDE; k++) {
+		best = m[k / WIDE][k % WIDE] > best ? m[k / WIDE][k % WIDE] : best;
+		any |= bad[k / WIDE][k % WIDE];
+	}
+	*fine = !any;
+	return best;
+}
+
+/* Of x[0..n), which holds v. */
+INLINE int place_in(const float *x, int n, float v)
+{
+	int i = 0;
+
+	for (; i + SIDES * WIDE <= n; i += SIDES * WIDE) {
+		ints some = { 0 };
+		int any = 0;
+
+#pragma GCC unroll 4
+		for (int k = 0; k < SIDES; k++) {
+			floats w;
+
+			memcpy(&w, x + i + k * WIDE, sizeof w);
+			some |= w == v;
+		}
+		for (int k = 0; k < WIDE; k++)
+			any |= some[k];
+		if (any)
+			break;
+	}
+	while (x[i] != v)
+		i++;
+	return i;
+}
 
 /* exp(x) for x <= 0, in float, to a few units of the last place; in place. */
 INLINE void exp_down(floats *x)
@@ -282,7 +316,37 @@ __attribute__((target("avx2"))) static double sum_exp_avx2(const float *x, int n
 {
 	return sum_exp_of(x, n, max, scale);
 }
+
+__attribute__((target("avx2"))) static float largest_avx2(const float *x, int n, bool *fine)
+{
+	return largest_of(x, n, fine);
+}
+
+__attribute__((target("avx2"))) static int place_avx2(const float *x, int n, float v)
+{
+	return place_in(x, n, v);
+}
 #endif
+
+/* Largest of x[0..n); *fine is false when one is NaN or +infinity. */
+static float largest(const float *x, int n, bool *fine)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return largest_avx2(x, n, fine);
+#endif
+	return largest_of(x, n, fine);
+}
+
+/* Where v stands first in x[0..n), which holds it. */
+static int place_of(const float *x, int n, float v)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return place_avx2(x, n, v);
+#endif
+	return place_in(x, n, v);
+}
 
 /* Sum of exp((x[i] - max) * scale), always in the same order and to the same bits. */
 static double sum_exp(const float *x, int n, float max, float scale)
@@ -590,8 +654,7 @@ int sampler_pick(struct sampler *s, float *x, int64_t position, struct pick *out
 	if (max == -INFINITY)
 		return err_set(err, E_ARG, "no token is allowed at position %lld", (long long)position);
 	if (s->p.temperature < temperature_min) {
-		for (out->token = 0; x[out->token] != max; out->token++)
-			;
+		out->token = place_of(x, n, max);
 	} else {
 		out->token = draw(s, x, max, position);
 	}
