@@ -42,6 +42,7 @@ struct slot {
 	bool guessed;     /* of ahead: by the layer before */
 	bool ahead;       /* read before it was known that it is used: stays until its layer's next visit */
 	bool slow;        /* of rows that would be faster packed */
+	bool unchecked;   /* of packed slabs: not compared with its digest yet */
 	int parts, error; /* reads that are not back; of one that is */
 	struct slab_lay lay;
 	struct slab_view view;
@@ -85,6 +86,7 @@ struct slots {
 
 	struct slot_layer *visited;
 	struct want *want;         /* [n_want] */
+	struct slot **unchecked;   /* [n_want] */
 	int n_want, n_open;        /* n_open: neither given nor lost */
 	int guesses, guesses_used; /* lately */
 	int64_t guess_from;        /* the visit from which on guesses are made again */
@@ -181,9 +183,15 @@ static void clear(struct slot *x)
 
 /* ---- reading ---- */
 
+/* Of packed slabs: where the slot's lies, and its digest. */
+static const struct slab_entry *entry_of(const struct slots *s, const struct slot *x)
+{
+	return &s->packed.entry[s->policy.base[x->of->index] + x->expert];
+}
+
 static void put_packed(struct slots *s, struct slot *x)
 {
-	const struct slab_entry *entry = &s->packed.entry[s->policy.base[x->of->index] + x->expert];
+	const struct slab_entry *entry = entry_of(s, x);
 	const struct read_ask ask = { .file = &s->packed.file,
 		                      .at = entry->at,
 		                      .to = x->at,
@@ -242,16 +250,13 @@ static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, in
 /* The error of a slab that was read; 0: none. */
 static int fault_of(struct slots *s, const struct slot *x, const struct read_file **file)
 {
-	const struct slab_entry *entry = s->packed.n ? &s->packed.entry[s->policy.base[x->of->index] + x->expert] :
-	                                               NULL;
-
-	*file = entry ? &s->packed.file : &s->file[0];
+	*file = s->packed.n ? &s->packed.file : &s->file[0];
 	if (x->error)
 		return x->error;
-	for (int i = 0; i < s->n_file && !entry; i++)
+	for (int i = 0; i < s->n_file && !s->packed.n; i++)
 		if (!read_file_same(*file = &s->file[i]))
 			return ESTALE;
-	return entry && check64(x->at, entry->bytes) != entry->check ? EBADMSG : 0;
+	return 0;
 }
 
 static void lose(struct slots *s, struct slot *x, int fault, const struct read_file *file)
@@ -287,6 +292,7 @@ static void ended(struct slots *s, const struct read_done *done)
 		return;
 	}
 	x->state = SLOT_READY;
+	x->unchecked = s->packed.n;
 	x->slow = s->spare && slab_wants_packing(x->of->m, x->expert, packs, s);
 	slab_view(&x->view, x->at, &x->lay, x->of->m, x->expert);
 }
@@ -446,11 +452,45 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 	send_for(s);
 }
 
+static void check_some(void *ctx, int begin, int end)
+{
+	struct slots *s = ctx;
+
+	for (int i = begin; i < end; i++) {
+		struct slot *x = s->unchecked[i];
+		const struct slab_entry *entry = entry_of(s, x);
+
+		x->error = check64(x->at, entry->bytes) == entry->check ? 0 : EBADMSG;
+	}
+}
+
+/* Compares what the visit uses now with its digests, on all threads; what is not used never is. */
+static void check_wanted(struct slots *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_want; i++) {
+		struct slot *x = s->want[i].state == WANT_COMES ? &s->slot[s->want[i].slot] : NULL;
+
+		if (x && x->state == SLOT_READY && x->unchecked)
+			s->unchecked[n++] = x;
+	}
+	cpu_range(s->c, check_some, s, n, 1);
+	for (int i = 0; i < n; i++) {
+		struct slot *x = s->unchecked[i];
+
+		x->unchecked = false;
+		if (x->error)
+			lose(s, x, x->error, &s->packed.file);
+	}
+}
+
 /* Gives out the visit's experts that are ready now. */
 static int slots_give(struct slots *s, int *index)
 {
 	int n = 0;
 
+	check_wanted(s);
 	for (int i = 0; i < s->n_want; i++) {
 		struct want *w = &s->want[i];
 		bool there = w->state == WANT_COMES && s->slot[w->slot].state == SLOT_READY;
@@ -652,6 +692,7 @@ static void open_layers(struct slots *s, struct moe *const *mix, int n)
 	}
 	policy_init(&s->policy, experts, n, POLICY_HALF);
 	s->want = xcalloc((size_t)most_experts(s), sizeof *s->want);
+	s->unchecked = xcalloc((size_t)most_experts(s), sizeof *s->unchecked);
 	free(experts);
 }
 
@@ -715,6 +756,7 @@ void slots_free(struct slots *s)
 	free(s->layer);
 	free(s->slot);
 	free(s->want);
+	free(s->unchecked);
 	free(s);
 }
 
