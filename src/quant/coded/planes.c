@@ -88,6 +88,12 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 /* Outputs that are packed side by side, and a quad of codes of each. */
 enum { FOUR = 4 };
 typedef uint32_t quads __attribute__((vector_size(FOUR * sizeof(uint32_t))));
+/* Elements i, j, k, l of a, which has those below FOUR, and b. */
+#ifdef __clang__
+#define PICK(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (quads){ i, j, k, l })
+#endif
 
 /* Codes [at, at + 64) of four outputs to quads: quad[q] has quad q of each. */
 static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST + BLOCK_INPUTS], int at)
@@ -97,14 +103,14 @@ static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST
 
 		for (int i = 0; i < FOUR; i++)
 			memcpy(&v[i], code[i] + at + 4 * q, sizeof v[i]);
-		a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
-		b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
-		c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
-		d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
-		quad[q] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-		quad[q + 1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-		quad[q + 2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-		quad[q + 3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+		a = PICK(v[0], v[1], 0, 4, 1, 5);
+		b = PICK(v[0], v[1], 2, 6, 3, 7);
+		c = PICK(v[2], v[3], 0, 4, 1, 5);
+		d = PICK(v[2], v[3], 2, 6, 3, 7);
+		quad[q] = PICK(a, c, 0, 1, 4, 5);
+		quad[q + 1] = PICK(a, c, 2, 3, 6, 7);
+		quad[q + 2] = PICK(b, d, 0, 1, 4, 5);
+		quad[q + 3] = PICK(b, d, 2, 3, 6, 7);
 	}
 }
 
