@@ -240,7 +240,7 @@ INLINE float largest_of(const float *x, int n, bool *fine)
 	return best;
 }
 
-/* Of x[0..n), which holds v. */
+/* See place_of. */
 INLINE int place_in(const float *x, int n, float v)
 {
 	int i = 0;
@@ -338,7 +338,7 @@ static float largest(const float *x, int n, bool *fine)
 	return largest_of(x, n, fine);
 }
 
-/* Where v stands first in x[0..n), which holds it. */
+/* Returns the first i with x[i] == v; one of x[0..n) is v. */
 static int place_of(const float *x, int n, float v)
 {
 #ifdef __x86_64__

@@ -128,14 +128,15 @@ static int find_least(struct slots *s)
 		const struct slot_layer *y = &s->layer[l];
 
 		for (int e = 0; e < y->m->experts; e++) {
-			double c = y->slot[e] < 0 ? 0 : policy_count(&s->policy, l, e);
+			double c;
 			int at;
 
-			if (y->slot[e] < 0 ||
-			    (n == VICTIMS &&
-			     !policy_before(&s->policy, l, c, s->victim[n - 1]->of->index, count[n - 1])))
+			if (y->slot[e] < 0 || y->slot[e] >= s->n)
 				continue;
-			if (y->slot[e] >= s->n || !gives_way(&s->slot[y->slot[e]]))
+			c = policy_count(&s->policy, l, e);
+			if (n == VICTIMS && !policy_before(&s->policy, l, c, s->victim[n - 1]->of->index, count[n - 1]))
+				continue;
+			if (!gives_way(&s->slot[y->slot[e]]))
 				continue;
 			n += n < VICTIMS;
 			for (at = n - 1;
