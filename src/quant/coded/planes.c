@@ -114,39 +114,45 @@ static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST
 	}
 }
 
-/* `bits` bits of the codes, from bit `from` on, to the places of the four outputs in lines at `to`.  Inlined, so that the number
+/* The low bits of the codes, or the high ones, to the places of the four outputs in lines at `to`.  Inlined, so that the number
  * of bits is a constant: packing is a good part of what an expert costs that comes from disk. */
-__attribute__((always_inline)) static inline void put_bits(uint8_t *to, const quads *quad, int from, const int bits)
+__attribute__((always_inline)) static inline void put_bits(uint8_t *to, const quads *quad, const int low,
+                                                           const int high, const bool is_high)
 {
-	const int per = 8 / bits;
+	const int bits = is_high ? high : low, from = is_high ? low : 0, per = 8 / bits;
 	const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
 
 #pragma GCC unroll 16
-	for (int q = 0; q < PLANE_QUADS; q += per, to += BLOCK_LINE) {
+	for (int q = 0; q < PLANE_QUADS; q += per) {
+		int at = is_high ? planes_high_line(q / per, low, high) : planes_low_line(q / per, low, high);
 		quads line = { 0 };
 
 #pragma GCC unroll 8
 		for (int j = 0; j < per; j++)
 			line |= (quad[q + j] >> from & mask) << bits * j;
-		memcpy(to, &line, sizeof line);
+		memcpy(to + BLOCK_LINE * at, &line, sizeof line);
 	}
 }
 
-static void put_low(uint8_t *to, const quads *quad, int bits)
+__attribute__((always_inline)) static inline void put_both(uint8_t *to, const quads *quad, const int low,
+                                                           const int high)
 {
-	switch (bits) {
-	case 8: put_bits(to, quad, 0, 8); break;
-	case 4: put_bits(to, quad, 0, 4); break;
-	default: put_bits(to, quad, 0, 2);
-	}
+	put_bits(to, quad, low, high, false);
+	if (high)
+		put_bits(to, quad, low, high, true);
 }
 
-static void put_high(uint8_t *to, const quads *quad, int from, int bits)
+static void put_codes(uint8_t *to, const quads *quad, int low, int high)
 {
-	if (bits == 2)
-		put_bits(to, quad, from, 2);
-	else if (bits == 1)
-		put_bits(to, quad, from, 1);
+	switch (16 * low + high) {
+	case 16 * 8: put_both(to, quad, 8, 0); break;
+	case 16 * 4: put_both(to, quad, 4, 0); break;
+	case 16 * 4 + 1: put_both(to, quad, 4, 1); break;
+	case 16 * 4 + 2: put_both(to, quad, 4, 2); break;
+	case 16 * 2: put_both(to, quad, 2, 0); break;
+	case 16 * 2 + 1: put_both(to, quad, 2, 1); break;
+	default: assert(!"codes that have no planes");
+	}
 }
 
 /* The codes of outputs o + i .. o + i + 3. */
@@ -168,8 +174,7 @@ static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 			b->codes(code[f] + n, at + (size_t)f * w->row_bytes);
 		for (n += b->length; n - j >= BLOCK_INPUTS; j += BLOCK_INPUTS, to += step) {
 			turn(quad, code, j);
-			put_low(to, quad, low);
-			put_high(to + 2 * low * BLOCK_LINE, quad, low, high);
+			put_codes(to, quad, low, high);
 		}
 		n -= j; /* 32 inputs of a block of as many, or none */
 		assert(!n || !j);
@@ -199,11 +204,10 @@ static const uint8_t *planes_at(const struct weight *w, const uint8_t *planes, i
 	return planes + (size_t)(o / BLOCK_OUT) * packed_step(w);
 }
 
-static unsigned bits_of(const uint8_t *lines, int input, int bits)
+/* Bits of an input, whose line is at `line`. */
+static unsigned bits_of(const uint8_t *line, int input, int bits)
 {
-	int quad = input / 4, per = 8 / bits;
-
-	return lines[quad / per * BLOCK_LINE + input % 4] >> bits * (quad % per) & ((1u << bits) - 1);
+	return line[input % 4] >> bits * (input / 4 % (8 / bits)) & ((1u << bits) - 1);
 }
 
 void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, int o)
@@ -214,10 +218,13 @@ void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, in
 
 	for (int k = 0; k < w->cols; k += BLOCK_INPUTS, at += planes_code_bytes(c))
 		for (int i = 0; i < BLOCK_INPUTS; i++) {
-			unsigned v = bits_of(at, i, low);
+			int line = planes_low_line(i / 4 * low / 8, low, high);
+			unsigned v = bits_of(at + BLOCK_LINE * line, i, low);
 
-			if (high)
-				v |= bits_of(at + 2 * low * BLOCK_LINE, i, high) << low;
+			if (high) {
+				line = planes_high_line(i / 4 * high / 8, low, high);
+				v |= bits_of(at + BLOCK_LINE * line, i, high) << low;
+			}
 			*code++ = c->lut ? c->lut[v] : (uint8_t)v;
 		}
 }

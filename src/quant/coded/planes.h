@@ -5,9 +5,10 @@
  * bytes takes; codes of fewer bits share lines:
  *
  *   low     8, 4 or 2 bits of each code: 16, 8 or 4 lines; quad q is at bits low * (q % (8 / low)) of line q / (8 / low)
- *   high    2, 1 or no further bits: 4, 2 or no lines likewise, behind the low ones
+ *   high    2, 1 or no further bits: 4, 2 or no lines likewise, each before the low lines of the same quads
  *
- * So kernels transpose nothing, and read one run of memory of hardly more bytes than the file has.  Scales of n groups (or
+ * So kernels transpose nothing, and read one run of memory, in rising order, of hardly more bytes than the file has: what a
+ * processor fetches ahead by itself.  Scales of n groups (or
  * of the blocks of the file where these have more groups), 16 outputs side by side:
  *
  *   SCALE_HALF  d[n]      SCALE_HALVES  d[n] m[n]      SCALE_E8M0, SCALE_UE4M3  s[n]
@@ -29,6 +30,15 @@ static inline int planes_low(int bits)
 static inline int planes_high(int bits)
 {
 	return bits - planes_low(bits);
+}
+/* Which of the lines of 64 inputs line i of the low bits is, and line i of the high ones. */
+static inline int planes_low_line(int i, int low, int high)
+{
+	return high ? i + i / (low / high) + 1 : i;
+}
+static inline int planes_high_line(int i, int low, int high)
+{
+	return i * (low / high + 1);
 }
 /* Where scales lie, in bytes from the first of 16 outputs. */
 struct plane_scales {

@@ -2,10 +2,10 @@
  * AVX-VNNI and AVX-512.
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
- * group ends with its float steps, nothing turned.  First the scales of 16 outputs become floats, then the codes are
- * read, in their order, by up to ROWS_MOST rows at a time.  One row takes the scales of the commonest types beside the
- * codes (ONES), as it needs them once.  Codes of n bits come out of their lines by shifts and masks
- * that all rows share.  How codes are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
+ * group ends with its float steps, nothing turned.  Memory is read once and in rising order, and by one or two rows without
+ * hints: one such stream is what a processor fetches ahead best (docs/notes/beside-others.md, "One stream").  Codes of n
+ * bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and scales are stored, which is
+ * what differs between formats, is a constant of a kernel (SHAPES).
  *
  * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
  *
@@ -45,7 +45,8 @@ enum { LANES = 8, ROWS_MOST = 4, VNNI = 1 };
 enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
 #endif
 #endif
-enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, AHEAD = 2816 };
+/* From ASK_FROM rows on, lines are asked for AHEAD bytes before they are used. */
+enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, ASK_FROM = 3, AHEAD = 2816 };
 
 /* ---- scales ---- */
 
@@ -115,6 +116,11 @@ INLINE floats minus(floats v)
 }
 #endif
 
+INLINE bool has_bias(const enum scale_kind kind)
+{
+	return kind == SCALE_HALVES || kind == SCALE_TIMES_MIN;
+}
+
 /* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases. */
 INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const struct plane_scales *at, size_t n,
                         size_t g, float unit, const enum scale_kind kind, int h)
@@ -140,27 +146,29 @@ INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const str
 	}
 }
 
+/* Brings scales, n bytes, into the first cache in the order of memory.  They are read beside the codes that follow, and as a
+ * second stream from memory they would keep the processor from fetching the first one ahead. */
+INLINE void touch(const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i += BLOCK_LINE)
+		__asm__ volatile("" : : "r"(*(const volatile uint8_t *)(p + i)));
+}
+
 INLINE void scales_run(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *p,
                        const enum scale_kind kind)
 {
 	const struct plane_scales at = planes_scales(w);
 	size_t groups = (size_t)(w->cols / w->group), per = (size_t)(w->fmt->coding->block->length / w->group);
-	size_t asked = 0, each = at.end / groups + 1;
 	float unit = w->fmt->coding->scale_unit;
 
+	touch(p, at.end);
 	for (size_t g = 0, n = 0, j = 0; g < groups; g++) {
-		/* The loop over the 16 outputs before asked for the first AHEAD bytes of these.  Codes come next: this
-		 * loop asks for them, so that memory does not rest. */
-		if (g * each >= asked && asked < at.end) {
-			__asm__ volatile("prefetcht0 %0" : : "m"(p[asked + AHEAD]));
-			asked += BLOCK_LINE;
-		}
 		for (int h = 0; h < HALVES; h++) {
 			floats s, b;
 
 			scale_lanes(&s, &b, p, &at, n, g, unit, kind, h);
 			I(storeu_ps)(scale + g * step + LANES * h, s);
-			if (kind == SCALE_HALVES || kind == SCALE_TIMES_MIN)
+			if (has_bias(kind))
 				I(storeu_ps)(bias + g * step + LANES * h, b);
 		}
 		if (++j == per) {
@@ -192,23 +200,26 @@ INLINE ints line_at(const uint8_t *at, int line)
 	return BITS(load)((const void *)(at + BLOCK_LINE * line));
 }
 
-/* Bits [0, bits) of a quad out of lines at `at`, moved up by `up`. */
-INLINE ints quad_bits(const uint8_t *at, int q, const int bits, const int up)
+/* Bits [0, bits) of quad q out of its line, moved up by `up`. */
+INLINE ints quad_bits(ints line, int q, const int bits, const int up)
 {
-	const int per = 8 / bits, shift = bits * (q % per) - up;
-	ints v = line_at(at, q / per);
+	const int shift = bits * (q % (8 / bits)) - up;
 
-	v = shift > 0 ? I(srli_epi16)(v, (unsigned)shift) : shift < 0 ? I(slli_epi16)(v, (unsigned)-shift) : v;
-	return BITS(and)(v, I(set1_epi8)((char)(((1 << bits) - 1) << up)));
+	line = shift > 0 ? I(srli_epi16)(line, (unsigned)shift) :
+	       shift < 0 ? I(slli_epi16)(line, (unsigned)-shift) :
+	                   line;
+	return BITS(and)(line, I(set1_epi8)((char)(((1 << bits) - 1) << up)));
 }
 
 /* Quad q of the 64 inputs at `at`. */
 INLINE ints quad_at(const uint8_t *at, int q, const int low, const int high, const bool has_lut, ints lut)
 {
-	ints v = low == 8 ? line_at(at, q) : quad_bits(at, q, low, 0);
+	ints v = line_at(at, planes_low_line(q * low / 8, low, high));
 
+	if (low < 8)
+		v = quad_bits(v, q, low, 0);
 	if (high)
-		v = BITS(or)(v, quad_bits(at + 2 * low * BLOCK_LINE, q, high, low));
+		v = BITS(or)(v, quad_bits(line_at(at, planes_high_line(q * high / 8, low, high)), q, high, low));
 	return has_lut ? I(shuffle_epi8)(lut, v) : v;
 }
 
@@ -286,6 +297,15 @@ INLINE int quads_wide(const int low, const int high, const bool has_lut)
 	return has_lut || fit < 2 ? 0 : fit < 4 ? 2 : fit < 8 ? 4 : 8;
 }
 
+/* Asks for what lies AHEAD of the line that quad q begins, if it begins one of `lines` in 64 inputs. */
+INLINE void ask_beside(const uint8_t *at, int q, const int lines)
+{
+	const int line = q * lines / PLANE_QUADS;
+
+	if ((q + 1) * lines / PLANE_QUADS > line)
+		__asm__ volatile("prefetcht0 %0" : : "m"(at[BLOCK_LINE * line + AHEAD])); /* volatile: in this order */
+}
+
 /* Sums of a group of R rows from quad q0 of the block on. */
 INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *const q[], const struct rows *x, ints lut,
                        const int low, const int high, const bool has_lut, const int group, const int R)
@@ -296,6 +316,8 @@ INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *cons
 	for (int i = q0; i < q0 + group / 4; i++) {
 		ints v = quad_at(at, i, low, high, has_lut, lut);
 
+		if (R >= ASK_FROM)
+			ask_beside(at, i, (low + high) * 2);
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++)
 			sum[r] = dots(sum[r], v, q[r] + 4 * i);
@@ -311,6 +333,8 @@ INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *cons
 	for (int i = q0; i < q0 + group / 4; i++) {
 		ints v = quad_at(at, i, low, high, has_lut, lut);
 
+		if (R >= ASK_FROM)
+			ask_beside(at, i, (low + high) * 2);
 		if (low == 8)
 			v = _mm256_xor_si256(v, less);
 #pragma GCC unroll 8
@@ -330,14 +354,24 @@ INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *cons
 #endif
 }
 
+/* 16 outputs.  p: their scales, which codes follow; per: groups in a block of the file. */
+struct outputs {
+	const uint8_t *p;
+	struct plane_scales at;
+	size_t per;
+	float unit;
+};
+
 /* The lanes of half h of 16 outputs by R rows. */
-INLINE void lanes_run(float *out, size_t ld, const uint8_t *at, const float *scale, const float *bias,
-                      const struct rows *x, ints lut, const int low, const int high, const bool has_lut,
-                      const int group, const int R)
+INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const struct rows *x, ints lut, int h,
+                      const int low, const int high, const bool has_lut, const int group, const enum scale_kind kind,
+                      const int R)
 {
 	const struct beside *beside = x->beside;
+	const uint8_t *at = w->p + w->at.end + HALF * h;
 	const int8_t *q[ROWS_MOST];
 	floats acc[ROWS_MOST];
+	size_t block = 0, in_block = 0;
 
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++) {
@@ -345,28 +379,28 @@ INLINE void lanes_run(float *out, size_t ld, const uint8_t *at, const float *sca
 		q[r] = x->q + (size_t)r * x->cols;
 	}
 	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
-#pragma GCC unroll 12
-		for (int i = 0; i < (low + high) * 2; i++)
-			__asm__ volatile("prefetcht0 %0" : : "m"(at[BLOCK_LINE * i + AHEAD]));
 #pragma GCC unroll 4
 		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside += R) {
-			floats s = I(loadu_ps)(scale + BLOCK_OUT * g);
+			floats scale, bias;
 			ints sum[ROWS_MOST];
 
+			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, w->unit, kind, h);
+			if (++in_block == w->per) {
+				block++;
+				in_block = 0;
+			}
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++)
 				sum[r] = I(set1_epi32)(beside[r].start);
 			group_sums(sum, at, k * group / 4, q, x, lut, low, high, has_lut, group, R);
 #pragma GCC unroll 8
-			for (int r = 0; r < R; r++)
-				acc[r] = I(fmadd_ps)(s, I(mul_ps)(I(cvtepi32_ps)(sum[r]), I(set1_ps)(beside[r].scale)),
-				                     acc[r]);
-			if (!bias)
-				continue;
-			s = I(loadu_ps)(bias + BLOCK_OUT * g);
-#pragma GCC unroll 8
-			for (int r = 0; r < R; r++)
-				acc[r] = I(fmadd_ps)(s, I(set1_ps)(beside[r].scaled_sum), acc[r]);
+			for (int r = 0; r < R; r++) {
+				floats f = I(mul_ps)(I(cvtepi32_ps)(sum[r]), I(set1_ps)(beside[r].scale));
+
+				acc[r] = I(fmadd_ps)(scale, f, acc[r]);
+				if (has_bias(kind))
+					acc[r] = I(fmadd_ps)(bias, I(set1_ps)(beside[r].scaled_sum), acc[r]);
+			}
 		}
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++)
@@ -377,27 +411,32 @@ INLINE void lanes_run(float *out, size_t ld, const uint8_t *at, const float *sca
 		I(storeu_ps)(out + (size_t)r * ld, acc[r]);
 }
 
-/* How codes lie, whether they go through a table, and groups: each has kernels of its own. */
-#define SHAPES(X)          \
-	X(8, 0, false, 32) \
-	X(4, 0, false, 32) \
-	X(4, 0, true, 32)  \
-	X(4, 0, true, 16)  \
-	X(4, 1, false, 32) \
-	X(4, 2, false, 16) \
-	X(2, 1, false, 16) \
-	X(2, 1, true, 16)  \
-	X(2, 1, true, 32)  \
-	X(2, 0, false, 16) \
-	X(2, 0, false, 32)
+/* How codes lie, whether they go through a table, groups, and how scales are stored: each has kernels of its own. */
+#define SHAPES(X)                           \
+	X(8, 0, false, 32, SCALE_HALF)      \
+	X(4, 0, false, 32, SCALE_HALF)      \
+	X(4, 0, false, 32, SCALE_HALVES)    \
+	X(4, 0, false, 32, SCALE_TIMES_MIN) \
+	X(4, 0, true, 32, SCALE_HALF)       \
+	X(4, 0, true, 32, SCALE_TIMES)      \
+	X(4, 0, true, 32, SCALE_E8M0)       \
+	X(4, 0, true, 16, SCALE_UE4M3)      \
+	X(4, 1, false, 32, SCALE_HALF)      \
+	X(4, 1, false, 32, SCALE_HALVES)    \
+	X(4, 1, false, 32, SCALE_TIMES_MIN) \
+	X(4, 2, false, 16, SCALE_TIMES)     \
+	X(2, 1, false, 16, SCALE_TIMES)     \
+	X(2, 1, true, 16, SCALE_TIMES)      \
+	X(2, 1, true, 32, SCALE_TIMES)      \
+	X(2, 0, false, 16, SCALE_TIMES_MIN) \
+	X(2, 0, false, 32, SCALE_TIMES)
 
-typedef void few_fn(float *, size_t, const uint8_t *, const float *, const float *, const struct rows *, ints);
-#define FEW(low, high, lut, group, R)                                                                    \
-	static void few_##low##_##high##_##lut##_##group##_##R(float *out, size_t ld, const uint8_t *at, \
-	                                                       const float *scale, const float *bias,    \
-	                                                       const struct rows *x, ints table)         \
+typedef void few_fn(float *, size_t, const struct outputs *, const struct rows *, ints, int);
+#define FEW(low, high, lut, group, kind, R)                                                              \
+	static void few_##low##_##high##_##lut##_##group##_##kind##_##R(                                 \
+		float *out, size_t ld, const struct outputs *w, const struct rows *x, ints table, int h) \
 	{                                                                                                \
-		lanes_run(out, ld, at, scale, bias, x, table, low, high, lut, group, R);                 \
+		lanes_run(out, ld, w, x, table, h, low, high, lut, group, kind, R);                      \
 	}
 #if defined(__AVX512VNNI__)
 #define ROWS_TO_MOST ROWS_TO_8
@@ -406,14 +445,16 @@ typedef void few_fn(float *, size_t, const uint8_t *, const float *, const float
 #define ROWS_TO_MOST ROWS_TO_4
 #define NAMES_TO_MOST NAMES_TO_4
 #endif
-#define PREFIX(low, high, lut, group) few_##low##_##high##_##lut##_##group##_
-#define FEWS(low, high, lut, group) ROWS_TO_MOST(FEW, low, high, lut, group)
-#define ENTRY(low, high, lut, group) { low, high, lut, group, { NAMES_TO_MOST(PREFIX(low, high, lut, group)) } },
+#define PREFIX(low, high, lut, group, kind) few_##low##_##high##_##lut##_##group##_##kind##_
+#define FEWS(low, high, lut, group, kind) ROWS_TO_MOST(FEW, low, high, lut, group, kind)
+#define ENTRY(low, high, lut, group, kind) \
+	{ low, high, lut, group, kind, { NAMES_TO_MOST(PREFIX(low, high, lut, group, kind)) } },
 SHAPES(FEWS)
 static const struct shape {
 	int low, high;
 	bool lut;
 	int group;
+	enum scale_kind kind;
 	few_fn *few[ROWS_MOST]; /* by rows */
 } shapes[] = { SHAPES(ENTRY) };
 
@@ -423,116 +464,11 @@ static const struct shape *shape_of(const struct weight *w)
 
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		if (shapes[i].low == planes_low(c->bits) && shapes[i].high == planes_high(c->bits) &&
-		    shapes[i].lut == (c->lut != NULL) && shapes[i].group == w->group)
+		    shapes[i].lut == (c->lut != NULL) && shapes[i].group == w->group &&
+		    shapes[i].kind == c->block->kind)
 			return &shapes[i];
 	assert(!"a coding that no kernel of planes is for");
 	return NULL;
-}
-
-/* ---- one row ---- */
-
-/* 16 outputs for one row.  p: their scales, which codes follow; per: groups in a block of the file; lines: of scales, asked
- * for beside the codes of 64 inputs, so that the scales and first codes of the next 16 outputs are there in time. */
-struct one {
-	const uint8_t *p;
-	struct plane_scales at;
-	size_t per, lines;
-	float unit;
-};
-
-/* The lanes of half h. */
-INLINE void lanes_one(float *out, const struct one *w, const struct rows *x, ints lut, int h, const int low,
-                      const int high, const bool has_lut, const int group, const enum scale_kind kind)
-{
-	const int codes = (low + high) * 2;
-	const struct beside *beside = x->beside;
-	const int8_t *q = x->q;
-	const uint8_t *at = w->p + w->at.end + HALF * h, *ask = at + AHEAD;
-	floats acc = I(setzero_ps)();
-	size_t block = 0, in_block = 0;
-
-	for (int g = 0; g < x->groups; at += codes * BLOCK_LINE, q += BLOCK_INPUTS) {
-#pragma GCC unroll 16
-		for (int i = 0; i < codes; i++, ask += BLOCK_LINE)
-			__asm__ volatile("prefetcht0 %0" : : "m"(*ask));
-		for (size_t i = 0; i < w->lines; i++, ask += BLOCK_LINE)
-			__asm__ volatile("prefetcht0 %0" : : "m"(*ask));
-#pragma GCC unroll 4
-		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside++) {
-			ints sum[1] = { I(set1_epi32)(beside->start) };
-			floats scale, bias;
-
-			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, w->unit, kind, h);
-			if (++in_block == w->per) {
-				block++;
-				in_block = 0;
-			}
-			group_sums(sum, at, k * group / 4, &q, x, lut, low, high, has_lut, group, 1);
-			acc = I(fmadd_ps)(scale, I(mul_ps)(I(cvtepi32_ps)(sum[0]), I(set1_ps)(beside->scale)), acc);
-			if (kind == SCALE_HALVES || kind == SCALE_TIMES_MIN)
-				acc = I(fmadd_ps)(bias, I(set1_ps)(beside->scaled_sum), acc);
-		}
-	}
-	I(storeu_ps)(out, acc);
-}
-
-/* As SHAPES, and how scales are stored: Q4_0, Q8_0, IQ4_NL, MXFP4, NVFP4, Q4_1, Q4_K, Q5_K, Q6_K, IQ4_XS and what is stored
- * alike. */
-#define ONES(X)                             \
-	X(4, 0, false, 32, SCALE_HALF)      \
-	X(8, 0, false, 32, SCALE_HALF)      \
-	X(4, 0, true, 32, SCALE_HALF)       \
-	X(4, 0, true, 32, SCALE_E8M0)       \
-	X(4, 0, true, 16, SCALE_UE4M3)      \
-	X(4, 0, false, 32, SCALE_HALVES)    \
-	X(4, 0, false, 32, SCALE_TIMES_MIN) \
-	X(4, 1, false, 32, SCALE_TIMES_MIN) \
-	X(4, 2, false, 16, SCALE_TIMES)     \
-	X(4, 0, true, 32, SCALE_TIMES)
-
-typedef void one_fn(float *, const struct one *, const struct rows *, ints, int);
-#define ONE(low, high, lut, group, kind)                                                                   \
-	static void one_##low##_##high##_##lut##_##group##_##kind(float *out, const struct one *w,         \
-	                                                          const struct rows *x, ints table, int h) \
-	{                                                                                                  \
-		lanes_one(out, w, x, table, h, low, high, lut, group, kind);                               \
-	}
-#define ONE_ENTRY(low, high, lut, group, kind) \
-	{ low, high, lut, group, kind, one_##low##_##high##_##lut##_##group##_##kind },
-ONES(ONE)
-static const struct {
-	int low, high;
-	bool lut;
-	int group;
-	enum scale_kind kind;
-	one_fn *fn;
-} ones[] = { ONES(ONE_ENTRY) };
-
-/* NULL: one row goes the way of several. */
-static one_fn *one_of(const struct weight *w)
-{
-	const struct coding *c = w->fmt->coding;
-
-	for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
-		if (ones[i].low == planes_low(c->bits) && ones[i].high == planes_high(c->bits) &&
-		    ones[i].lut == (c->lut != NULL) && ones[i].group == w->group && ones[i].kind == c->block->kind)
-			return ones[i].fn;
-	return NULL;
-}
-
-/* n times 16 outputs, whose planes begin at p. */
-static void planes_one(one_fn *fn, float *out, const struct weight *w, const uint8_t *p, int n, const struct rows *x,
-                       ints lut)
-{
-	size_t blocks = (size_t)(w->cols / BLOCK_INPUTS), step = packed_step(w);
-	struct one one = { .at = planes_scales(w),
-		           .per = (size_t)(w->fmt->coding->block->length / w->group),
-		           .unit = w->fmt->coding->scale_unit };
-
-	one.lines = (one.at.end / BLOCK_LINE + blocks - 1) / blocks;
-	for (one.p = p; n > 0; n--, one.p += step, out += BLOCK_OUT)
-		for (int h = 0; h < HALVES; h++)
-			fn(out + LANES * h, &one, x, lut, h);
 }
 
 /* ---- products ---- */
@@ -561,12 +497,13 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 {
 	const struct coding *c = w->fmt->coding;
 	const struct shape *shape = shape_of(w);
-	one_fn *one = r1 - r0 == 1 ? one_of(w) : NULL;
-	size_t groups = (size_t)(w->cols / w->group), codes = planes_scales(w).end, step = packed_step(w);
+	size_t groups = (size_t)(w->cols / w->group), step = packed_step(w);
 	int less = less_of(c), rows = r1 - r0, of = (rows + ROWS_MOST - 1) / ROWS_MOST;
-	const uint8_t *planes = packed_of(w), *at = planes + (size_t)(o0 / BLOCK_OUT) * step + codes;
-	float *scale = scratch, *bias = scale + BLOCK_OUT * groups;
-	struct beside *beside = (struct beside *)(void *)(bias + BLOCK_OUT * groups);
+	struct outputs outputs = { .p = packed_of(w) + (size_t)(o0 / BLOCK_OUT) * step,
+		                   .at = planes_scales(w),
+		                   .per = (size_t)(c->block->length / w->group),
+		                   .unit = c->scale_unit };
+	struct beside *beside = scratch;
 	ints lut = lut_of(c, less);
 
 	assert(rows <= FEW_TWICE && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
@@ -575,22 +512,16 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 
 		beside_fill(beside + groups * (size_t)r, x, r0 + r, part_begin(rows, i + 1, of) - r, c->zero - less);
 	}
-	if (one) {
-		struct rows row = { x->q + (size_t)r0 * (size_t)x->cols, (size_t)x->cols, beside, (int)groups, less };
-
-		planes_one(one, out, w, at - codes, (o1 - o0) / BLOCK_OUT, &row, lut);
-		return;
-	}
-	for (int o = o0; o < o1; o += BLOCK_OUT, at += step) {
-		LEVEL(planes_lanes)(scale, bias, BLOCK_OUT, w, planes, o);
+	for (int o = o0; o < o1; o += BLOCK_OUT, outputs.p += step) {
+		touch(outputs.p, outputs.at.end);
 		for (int i = 0; i < of; i++) {
 			int r = part_begin(rows, i, of), n = part_begin(rows, i + 1, of) - r;
 			struct rows part = { x->q + (size_t)(r0 + r) * (size_t)x->cols, (size_t)x->cols,
 				             beside + groups * (size_t)r, (int)groups, less };
 
 			for (int h = 0; h < HALVES; h++)
-				shape->few[n - 1](out + (size_t)r * ld + (o - o0) + LANES * h, ld, at + HALF * h,
-				                  scale + LANES * h, c->bias ? bias + LANES * h : NULL, &part, lut);
+				shape->few[n - 1](out + (size_t)r * ld + (o - o0) + LANES * h, ld, &outputs, &part, lut,
+				                  h);
 		}
 	}
 }
