@@ -17,11 +17,11 @@ enum {
 };
 
 /* Patterns in which a thread reads a piece: a number of runs side by side, each prefetched some
- * bytes ahead.  The fastest depends on the machine, so all are tried and the best counts.
+ * bytes ahead (0: not at all).  The fastest depends on the machine, so all are tried and the best counts.
  * docs/bench.md has results. */
 static const struct pattern {
 	int runs, ahead;
-} patterns[] = { { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
+} patterns[] = { { 1, 0 }, { 1, 4096 }, { 2, 2048 }, { 2, 3072 }, { 4, 2048 } };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 struct probe {
@@ -53,7 +53,8 @@ static int pieces_of(const struct backend *be, struct pack_run *piece, int most)
 typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
 
 /* Inlined where runs is a number, so that the sums are registers. */
-static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *at, size_t n, int runs, int ahead)
+static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *at, size_t n, int runs, int ahead,
+                                                                bool hints)
 {
 	line sum[RUNS_MOST] = { 0 };
 	size_t run = n / (size_t)runs / sizeof *sum * sizeof *sum;
@@ -63,7 +64,8 @@ static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *a
 		for (int r = 0; r < runs; r++) {
 			const uint8_t *from = at + (size_t)r * run + i;
 
-			__builtin_prefetch(from + ahead); /* a hint: harmless beyond the end */
+			if (hints)
+				__builtin_prefetch(from + ahead); /* harmless beyond the end */
 			sum[r] += *(const line *)from;
 		}
 	for (int r = 0; r < runs; r++)
@@ -80,9 +82,9 @@ static void read_part(void *ctx, int part)
 	int ahead = p->pattern->ahead;
 
 	switch (p->pattern->runs) {
-	case 1: sink += read_runs(at, n, 1, ahead); break;
-	case 2: sink += read_runs(at, n, 2, ahead); break;
-	default: sink += read_runs(at, n, RUNS_MOST, ahead);
+	case 1: sink += ahead ? read_runs(at, n, 1, ahead, true) : read_runs(at, n, 1, 0, false); break;
+	case 2: sink += read_runs(at, n, 2, ahead, true); break;
+	default: sink += read_runs(at, n, RUNS_MOST, ahead, true);
 	}
 }
 

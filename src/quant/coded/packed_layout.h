@@ -37,8 +37,9 @@ static inline const uint8_t *packed_of(const struct weight *w)
 {
 	const uint8_t *at = w->packed ? atomic_load_explicit(&w->packed->at, memory_order_acquire) : NULL;
 
-	return at && w->packed_row0 % BLOCK_OUT == 0 ? at + (size_t)(w->packed_row0 / BLOCK_OUT) * packed_step(w) :
-	                                               NULL;
+	if (!at || !w->packed_row0)
+		return at;
+	return w->packed_row0 % BLOCK_OUT ? NULL : at + (size_t)(w->packed_row0 / BLOCK_OUT) * packed_step(w);
 }
 /* The block of output o and inputs 64 g .. 64 g + 63; blocks: packed_of(w). */
 static inline const uint8_t *packed_at(const struct weight *w, const uint8_t *blocks, int o, int g)
