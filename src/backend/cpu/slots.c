@@ -88,6 +88,8 @@ struct slots {
 	struct want *want;         /* [n_want] */
 	struct slot **unchecked;   /* [n_want] */
 	int n_want, n_open;        /* n_open: neither given nor lost */
+	struct slot_layer *guessed; /* the layer whose experts guess[n_guess] are to be read ahead */
+	int *guess, n_guess;
 	int guesses, guesses_used; /* lately */
 	int64_t guess_from;        /* the visit from which on guesses are made again */
 	bool wide;
@@ -382,21 +384,38 @@ const struct moe *slots_mixture(const struct slot_layer *y)
 	return y->m;
 }
 
-void slots_guess(struct slot_layer *next, const int *expert, int n)
+/* Sends for what was guessed, once nothing is on its way that the visit waits for: reads share the disk's rate, so that each
+ * guess under way would make the visit wait for longer. */
+static void send_guesses(struct slots *s)
 {
-	struct slots *s = next->s;
+	struct slot_layer *next = s->guessed;
 
-	for (int i = 0; i < n && s->n_ahead < s->n / AHEAD_SHARE; i++) {
-		struct slot *x = next->slot[expert[i]] < 0 ? victim(s) : NULL;
+	for (int i = 0; i < s->n_want && s->n_guess; i++)
+		if (s->want[i].state == WANT_WAITS ||
+		    (s->want[i].state == WANT_COMES && s->slot[s->want[i].slot].state == SLOT_READING))
+			return;
+	for (int i = 0; i < s->n_guess && s->n_ahead < s->n / AHEAD_SHARE; i++) {
+		struct slot *x = next->slot[s->guess[i]] < 0 ? victim(s) : NULL;
 
 		if (!x || (x->state != SLOT_FREE && x->of == next))
 			continue;
-		begin_read(s, x, next, expert[i]);
+		begin_read(s, x, next, s->guess[i]);
 		x->ahead = x->guessed = true;
 		s->n_ahead++;
 		s->guesses++;
 		s->stats.ahead++;
 	}
+	s->n_guess = 0;
+}
+
+void slots_guess(struct slot_layer *next, const int *expert, int n)
+{
+	struct slots *s = next->s;
+
+	s->guessed = next;
+	s->n_guess = n;
+	memcpy(s->guess, expert, (size_t)n * sizeof *expert);
+	send_guesses(s);
 }
 
 /* ---- a visit ---- */
@@ -433,6 +452,7 @@ void slots_visit(struct slot_layer *y, const int *used, int n)
 	assert(!s->n_open);
 	s->visited = y;
 	s->n_want = s->n_open = n;
+	s->n_guess = 0;
 	s->wide = n >= y->m->experts - y->m->experts / WIDE_SHARE;
 	s->told = false;
 	s->stats.visits++;
@@ -519,6 +539,7 @@ int slots_ready(struct slot_layer *y, int *index)
 
 		if (send_for(s))
 			read_ahead(s);
+		send_guesses(s);
 		n = slots_give(s, index);
 		if (n)
 			return n;
@@ -693,6 +714,7 @@ static void open_layers(struct slots *s, struct moe *const *mix, int n)
 	}
 	policy_init(&s->policy, experts, n, POLICY_HALF);
 	s->want = xcalloc((size_t)most_experts(s), sizeof *s->want);
+	s->guess = xcalloc((size_t)most_experts(s), sizeof *s->guess);
 	s->unchecked = xcalloc((size_t)most_experts(s), sizeof *s->unchecked);
 	free(experts);
 }
@@ -757,6 +779,7 @@ void slots_free(struct slots *s)
 	free(s->layer);
 	free(s->slot);
 	free(s->want);
+	free(s->guess);
 	free(s->unchecked);
 	free(s);
 }
