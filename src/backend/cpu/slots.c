@@ -85,9 +85,9 @@ struct slots {
 	bool some_free;     /* perhaps */
 
 	struct slot_layer *visited;
-	struct want *want;         /* [n_want] */
-	struct slot **unchecked;   /* [n_want] */
-	int n_want, n_open;        /* n_open: neither given nor lost */
+	struct want *want;          /* [n_want] */
+	struct slot **unchecked;    /* [n_want] */
+	int n_want, n_open;         /* n_open: neither given nor lost */
 	struct slot_layer *guessed; /* the layer whose experts guess[n_guess] are to be read ahead */
 	int *guess, n_guess;
 	int guesses, guesses_used; /* lately */
