@@ -8,7 +8,8 @@ enum {
 	FEW_ROWS = 8,  /* rows whose sums a kernel of few rows keeps in registers */
 	FEW_TWICE = 2 *
 	            FEW_ROWS, /* rows that a kernel of few rows takes in two halves, the second from cached weights */
-	TILED_ROWS = 256,     /* rows that a kernel takes in one go where they come as tiles */
+	FEW_PLANES = 8 * FEW_ROWS, /* rows that the kernels of planes take, in as many turns as registers ask for */
+	TILED_ROWS = 256,          /* rows that a kernel takes in one go where they come as tiles */
 };
 
 /* A kernel of few rows keeps the sums of all its rows in registers, so the compiler must know the number of rows: an

@@ -55,8 +55,8 @@ static kernel_table table_avxvnni = TABLE_AVX2(avxvnni);
 #define TABLE_AVX512(...)                                                                         \
 	{                                                                                         \
 		[PACKED] = { { FEW_ROWS, packed_few_avx512 }, __VA_ARGS__ },                      \
-		[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },   \
-		[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },   \
+		[PLANES_32] = { { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } },  \
+		[PLANES_16] = { { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } },  \
 		[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },     \
 		[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
 		[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
@@ -182,6 +182,8 @@ size_t coded_scratch(const struct weight *w)
 	             G64_ROWS * (cols + 2 * groups * sizeof(float));
 	/* One row: its codes, as int16 at most, two numbers a group, scales and biases of 16 outputs. */
 	size_t row = 2 * cols + 34 * groups * sizeof(float) + coded_row_scratch(w->cols);
+	/* Planes: three numbers a group of each row. */
+	size_t planes = FEW_PLANES * 3 * groups * sizeof(float);
 
-	return larger(larger(larger(panel, direct), larger(tiled, block)), larger(g64, row));
+	return larger(larger(larger(panel, direct), larger(tiled, block)), larger(larger(g64, row), planes));
 }

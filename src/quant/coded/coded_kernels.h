@@ -35,7 +35,7 @@ weight_mul_fn packed_many_avx2, packed_many_avxvnni, packed_many_avx512; /* with
  * first call, as bf16_dot_slow is. */
 enum { PANELS_FROM = 49 };
 bool packed_many_slow(void);
-/* Packed weights of GGUF types (planes.h), whole blocks of 16 outputs, at most FEW_TWICE rows. */
+/* Packed weights of GGUF types (planes.h), whole blocks of 16 outputs, at most FEW_PLANES rows. */
 weight_mul_fn planes_few_avx2, planes_few_avxvnni, planes_few_avx512;
 
 /* struct acts.tiles for coded_many_amx.  It takes TILED_ROWS rows of given tiles in one go; where none are given it lays

@@ -1,4 +1,4 @@
-/* planes_kernels.c - products over planes (planes.h) of one to FEW_TWICE rows; the bits of coded.c.  Compiled for AVX2,
+/* planes_kernels.c - products over planes (planes.h) of one to FEW_PLANES rows; the bits of coded.c.  Compiled for AVX2,
  * AVX-VNNI and AVX-512.
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
@@ -506,7 +506,7 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 	struct beside *beside = scratch;
 	ints lut = lut_of(c, less);
 
-	assert(rows <= FEW_TWICE && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
+	assert(rows <= FEW_PLANES && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
 	for (int i = 0; i < of; i++) {
 		int r = part_begin(rows, i, of);
 
