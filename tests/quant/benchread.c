@@ -49,7 +49,8 @@ typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
 #if defined(__x86_64__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-static uint64_t load(const uint8_t *at, size_t n, int ahead)
+static uint64_t
+load(const uint8_t *at, size_t n, int ahead)
 {
 	line sum = { 0 };
 	uint64_t all = 0;
