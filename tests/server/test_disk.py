@@ -478,9 +478,10 @@ class Damaged(Test):
         damaged = 0
         for round in range(1 if QUICK else 8):
             for path in self.files():
-                if rng.random() < 0.6:
+                n = os.path.getsize(path)
+                # A page that was cut at its first byte stays empty until somebody asks for it.
+                if n and rng.random() < 0.6:
                     with open(path, "r+b") as f:
-                        n = os.path.getsize(path)
                         at = rng.randrange(min(n, 300) if rng.random() < 0.5 else n)
                         f.seek(at)
                         byte = f.read(1)[0]
