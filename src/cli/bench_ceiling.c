@@ -53,8 +53,7 @@ static int pieces_of(const struct backend *be, struct pack_run *piece, int most)
 typedef uint64_t line __attribute__((vector_size(64), aligned(1), may_alias));
 
 /* Inlined where runs is a number, so that the sums are registers. */
-static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *at, size_t n, int runs, int ahead,
-                                                                bool hints)
+static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *at, size_t n, int runs, int ahead)
 {
 	line sum[RUNS_MOST] = { 0 };
 	size_t run = n / (size_t)runs / sizeof *sum * sizeof *sum;
@@ -64,7 +63,7 @@ static inline __attribute__((always_inline)) uint64_t read_runs(const uint8_t *a
 		for (int r = 0; r < runs; r++) {
 			const uint8_t *from = at + (size_t)r * run + i;
 
-			if (hints)
+			if (ahead)
 				__builtin_prefetch(from + ahead); /* harmless beyond the end */
 			sum[r] += *(const line *)from;
 		}
@@ -82,9 +81,9 @@ static void read_part(void *ctx, int part)
 	int ahead = p->pattern->ahead;
 
 	switch (p->pattern->runs) {
-	case 1: sink += ahead ? read_runs(at, n, 1, ahead, true) : read_runs(at, n, 1, 0, false); break;
-	case 2: sink += read_runs(at, n, 2, ahead, true); break;
-	default: sink += read_runs(at, n, RUNS_MOST, ahead, true);
+	case 1: sink += read_runs(at, n, 1, ahead); break;
+	case 2: sink += read_runs(at, n, 2, ahead); break;
+	default: sink += read_runs(at, n, RUNS_MOST, ahead);
 	}
 }
 
