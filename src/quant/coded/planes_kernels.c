@@ -45,7 +45,9 @@ enum { LANES = 8, ROWS_MOST = 4, VNNI = 1 };
 enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
 #endif
 #endif
-/* From ASK_FROM rows on, lines are asked for AHEAD bytes before they are used. */
+/* From ASK_FROM rows on, lines are asked for: AHEAD bytes before they are used, beside each line, or, where the same outputs are
+ * gone through in turns, all of the next outputs' by the turns together, each its share, into the second cache, since the first
+ * is full of what the turns read again. */
 enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, ASK_FROM = 3, AHEAD = 2816 };
 
 /* ---- scales ---- */
@@ -249,6 +251,9 @@ struct rows {
 	size_t cols;
 	const struct beside *beside; /* [groups][rows] */
 	int groups, less;
+	/* turns > 1: these are rows of turn number `turn` over the same 16 outputs, the next of which lie `step` bytes on. */
+	int turn, turns;
+	size_t step;
 };
 
 INLINE ints four_at(const int8_t *q)
@@ -297,18 +302,26 @@ INLINE int quads_wide(const int low, const int high, const bool has_lut)
 	return has_lut || fit < 2 ? 0 : fit < 4 ? 2 : fit < 8 ? 4 : 8;
 }
 
-/* Asks for what lies AHEAD of the line that quad q begins, if it begins one of `lines` in 64 inputs. */
-INLINE void ask_beside(const uint8_t *at, int q, const int lines)
+/* Asks for the line of `ask` that is where quad q begins one in its 64 inputs, if it does, of `lines`. */
+INLINE void ask_beside(const uint8_t *ask, int q, const int lines)
 {
 	const int line = q * lines / PLANE_QUADS;
 
 	if ((q + 1) * lines / PLANE_QUADS > line)
-		__asm__ volatile("prefetcht0 %0" : : "m"(at[BLOCK_LINE * line + AHEAD])); /* volatile: in this order */
+		__asm__ volatile("prefetcht0 %0" : : "m"(ask[BLOCK_LINE * line])); /* volatile: in this order */
 }
 
-/* Sums of a group of R rows from quad q0 of the block on. */
-INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *const q[], const struct rows *x, ints lut,
-                       const int low, const int high, const bool has_lut, const int group, const int R)
+/* Asks for so many lines from p on, into the second cache. */
+INLINE void ask_all(const uint8_t *p, size_t lines)
+{
+	for (size_t i = 0; i < lines; i++)
+		_mm_prefetch(p + BLOCK_LINE * i, _MM_HINT_T1);
+}
+
+/* Sums of a group of R rows from quad q0 of the block on; meanwhile lines from `ask` on are asked for. */
+INLINE void group_sums(ints sum[], const uint8_t *at, const uint8_t *ask, int q0, const int8_t *const q[],
+                       const struct rows *x, ints lut, const int low, const int high, const bool has_lut,
+                       const int group, const int R)
 {
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 	(void)x;
@@ -317,7 +330,7 @@ INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *cons
 		ints v = quad_at(at, i, low, high, has_lut, lut);
 
 		if (R >= ASK_FROM)
-			ask_beside(at, i, (low + high) * 2);
+			ask_beside(ask, i, (low + high) * 2);
 #pragma GCC unroll 8
 		for (int r = 0; r < R; r++)
 			sum[r] = dots(sum[r], v, q[r] + 4 * i);
@@ -334,7 +347,7 @@ INLINE void group_sums(ints sum[], const uint8_t *at, int q0, const int8_t *cons
 		ints v = quad_at(at, i, low, high, has_lut, lut);
 
 		if (R >= ASK_FROM)
-			ask_beside(at, i, (low + high) * 2);
+			ask_beside(ask, i, (low + high) * 2);
 		if (low == 8)
 			v = _mm256_xor_si256(v, less);
 #pragma GCC unroll 8
@@ -372,6 +385,7 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 	const int8_t *q[ROWS_MOST];
 	floats acc[ROWS_MOST];
 	size_t block = 0, in_block = 0;
+	int skip = x->turn;
 
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++) {
@@ -379,6 +393,12 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 		q[r] = x->q + (size_t)r * x->cols;
 	}
 	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
+		const uint8_t *ask = at + (x->turns > 1 ? 0 : AHEAD);
+
+		if (R >= ASK_FROM && x->turns > 1 && skip-- == 0) {
+			ask_all(at + x->step, (size_t)(low + high) * 2);
+			skip = x->turns - 1;
+		}
 #pragma GCC unroll 4
 		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside += R) {
 			floats scale, bias;
@@ -392,7 +412,7 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++)
 				sum[r] = I(set1_epi32)(beside[r].start);
-			group_sums(sum, at, k * group / 4, q, x, lut, low, high, has_lut, group, R);
+			group_sums(sum, at, ask, k * group / 4, q, x, lut, low, high, has_lut, group, R);
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				floats f = I(mul_ps)(I(cvtepi32_ps)(sum[r]), I(set1_ps)(beside[r].scale));
@@ -505,6 +525,7 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 		                   .unit = c->scale_unit };
 	struct beside *beside = scratch;
 	ints lut = lut_of(c, less);
+	int turns = rows / of >= ASK_FROM ? of : 1, heads = (int)(outputs.at.end / BLOCK_LINE);
 
 	assert(rows <= FEW_PLANES && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
 	for (int i = 0; i < of; i++) {
@@ -516,9 +537,18 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 		touch(outputs.p, outputs.at.end);
 		for (int i = 0; i < of; i++) {
 			int r = part_begin(rows, i, of), n = part_begin(rows, i + 1, of) - r;
-			struct rows part = { x->q + (size_t)(r0 + r) * (size_t)x->cols, (size_t)x->cols,
-				             beside + groups * (size_t)r, (int)groups, less };
+			struct rows part = { .q = x->q + (size_t)(r0 + r) * (size_t)x->cols,
+				             .cols = (size_t)x->cols,
+				             .beside = beside + groups * (size_t)r,
+				             .groups = (int)groups,
+				             .less = less,
+				             .turn = i,
+				             .turns = turns,
+				             .step = step };
 
+			if (turns > 1)
+				ask_all(outputs.p + step + (size_t)part_begin(heads, i, of) * BLOCK_LINE,
+				        (size_t)(part_begin(heads, i + 1, of) - part_begin(heads, i, of)));
 			for (int h = 0; h < HALVES; h++)
 				shape->few[n - 1](out + (size_t)r * ld + (o - o0) + LANES * h, ld, &outputs, &part, lut,
 				                  h);
