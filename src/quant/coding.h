@@ -15,6 +15,9 @@ struct coding {
 	bool bias;
 	/* Rows that have codes and scales between one another, in blocks; NULL: struct weight says where scales are. */
 	const struct file_block *block;
+	/* Of a block with codes of 4 bits, two in a byte: where these begin, and how many bytes hold the lower codes' inputs and
+	 * then the upper codes'; run 0: they lie otherwise. */
+	int nibbles_at, nibbles_run;
 };
 
 /* Kinds of scales in a file's block, and how a group's scale (and bias) follows from them; d and m are f16 numbers of the

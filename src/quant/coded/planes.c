@@ -102,22 +102,27 @@ typedef uint32_t quads __attribute__((vector_size(FOUR * sizeof(uint32_t))));
 #define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (quads){ i, j, k, l })
 #endif
 
+/* Element j of v[i] to element i of t[j]. */
+__attribute__((always_inline)) static inline void turn_four(quads t[FOUR], const quads v[FOUR])
+{
+	quads a = PICK(v[0], v[1], 0, 4, 1, 5), b = PICK(v[0], v[1], 2, 6, 3, 7);
+	quads c = PICK(v[2], v[3], 0, 4, 1, 5), d = PICK(v[2], v[3], 2, 6, 3, 7);
+
+	t[0] = PICK(a, c, 0, 1, 4, 5);
+	t[1] = PICK(a, c, 2, 3, 6, 7);
+	t[2] = PICK(b, d, 0, 1, 4, 5);
+	t[3] = PICK(b, d, 2, 3, 6, 7);
+}
+
 /* Codes [at, at + 64) of four outputs to quads: quad[q] has quad q of each. */
 static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST + BLOCK_INPUTS], int at)
 {
 	for (int q = 0; q < PLANE_QUADS; q += FOUR) {
-		quads v[FOUR], a, b, c, d;
+		quads v[FOUR];
 
 		for (int i = 0; i < FOUR; i++)
 			memcpy(&v[i], code[i] + at + 4 * q, sizeof v[i]);
-		a = PICK(v[0], v[1], 0, 4, 1, 5);
-		b = PICK(v[0], v[1], 2, 6, 3, 7);
-		c = PICK(v[2], v[3], 0, 4, 1, 5);
-		d = PICK(v[2], v[3], 2, 6, 3, 7);
-		quad[q] = PICK(a, c, 0, 1, 4, 5);
-		quad[q + 1] = PICK(a, c, 2, 3, 6, 7);
-		quad[q + 2] = PICK(b, d, 0, 1, 4, 5);
-		quad[q + 3] = PICK(b, d, 2, 3, 6, 7);
+		turn_four(quad + q, v);
 	}
 }
 
@@ -162,6 +167,50 @@ static void put_codes(uint8_t *to, const quads *quad, int low, int high)
 	}
 }
 
+/* A run of bytes with two codes each, of the four outputs whose runs lie row_bytes apart, to lines at `to`. */
+__attribute__((always_inline)) static inline void put_nibbles(uint8_t *to, const uint8_t *from, size_t row_bytes,
+                                                              const int run)
+{
+	const uint32_t lower = 0x0f0f0f0fu;
+
+#pragma GCC unroll 2
+	for (int i = 0; i < run; i += (int)sizeof(quads), from += sizeof(quads)) {
+		quads v[FOUR], t[FOUR];
+
+		for (int f = 0; f < FOUR; f++)
+			memcpy(&v[f], from + (size_t)f * row_bytes, sizeof v[f]);
+		turn_four(t, v);
+#pragma GCC unroll 2
+		for (int j = 0; j < FOUR; j += 2, to += BLOCK_LINE) {
+			quads low = (t[j] & lower) | (t[j + 1] & lower) << 4,
+			      high = (t[j] >> 4 & lower) | (t[j + 1] & ~lower);
+
+			memcpy(to, &low, sizeof low);
+			memcpy(to + run / 8 * BLOCK_LINE, &high, sizeof high);
+		}
+	}
+}
+
+/* The codes of outputs o + i .. o + i + 3, of a coding that says where its nibbles lie. */
+static void fill_nibbles(uint8_t *to, const struct weight *w, int o, int i)
+{
+	const struct coding *c = w->fmt->coding;
+	const struct file_block *b = c->block;
+	const uint8_t *at = w->data + (size_t)(o + i) * w->row_bytes;
+	int run = c->nibbles_run;
+
+	to += 4 * i;
+	for (int k = 0; k < w->cols; k += b->length, at += b->bytes)
+		for (int j = 0; j < b->length; j += 2 * run, to += run / 4 * BLOCK_LINE) {
+			const uint8_t *from = at + c->nibbles_at + j / 2;
+
+			if (run == 16)
+				put_nibbles(to, from, w->row_bytes, 16);
+			else
+				put_nibbles(to, from, w->row_bytes, 32);
+		}
+}
+
 /* The codes of outputs o + i .. o + i + 3. */
 static void fill_codes(uint8_t *to, const struct weight *w, int o, int i)
 {
@@ -201,7 +250,10 @@ void planes_fill(uint8_t *to, const struct weight *w, int o)
 		else
 			fill_scales(to, &at, w, o, i);
 	for (int i = 0; i < BLOCK_OUT; i += FOUR)
-		fill_codes(to + at.end, w, o, i);
+		if (w->fmt->coding->nibbles_run)
+			fill_nibbles(to + at.end, w, o, i);
+		else
+			fill_codes(to + at.end, w, o, i);
 }
 
 /* ---- out ---- */

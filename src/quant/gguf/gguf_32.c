@@ -112,9 +112,9 @@ static void scales_all(struct scale_parts *p, const uint8_t *b)
 const uint8_t gguf_nl_code[16] = { 0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240 };
 
 GGUF_TYPE(2, q4_0, "Q4_0", 4, 32, 32, 18, SCALE_HALF, codes_q4_0, scales_half, .bits = 4, .most = 15, .zero = 8,
-          .scale_unit = 1.0f);
+          .scale_unit = 1.0f, .nibbles_at = 2, .nibbles_run = 16);
 GGUF_TYPE(3, q4_1, "Q4_1", 4, 32, 32, 20, SCALE_HALVES, codes_q4_1, scales_halves, .bits = 4, .most = 15, .bias = true,
-          .scale_unit = 1.0f);
+          .scale_unit = 1.0f, .nibbles_at = 4, .nibbles_run = 16);
 GGUF_TYPE(6, q5_0, "Q5_0", 5, 32, 32, 22, SCALE_HALF, codes_q5_0, scales_half, .bits = 5, .most = 31, .zero = 16,
           .scale_unit = 1.0f);
 GGUF_TYPE(7, q5_1, "Q5_1", 5, 32, 32, 24, SCALE_HALVES, codes_q5_1, scales_halves, .bits = 5, .most = 31, .bias = true,
@@ -122,9 +122,9 @@ GGUF_TYPE(7, q5_1, "Q5_1", 5, 32, 32, 24, SCALE_HALVES, codes_q5_1, scales_halve
 GGUF_TYPE(8, q8_0, "Q8_0", 8, 32, 32, 34, SCALE_HALF, codes_q8_0, scales_half, .bits = 8, .most = 255, .zero = 128,
           .scale_unit = 1.0f);
 GGUF_TYPE(20, iq4_nl, "IQ4_NL", 4, 32, 32, 18, SCALE_HALF, codes_q4_0, scales_half, .bits = 4, .most = 240, .zero = 127,
-          .lut = gguf_nl_code, .scale_unit = 1.0f);
+          .lut = gguf_nl_code, .scale_unit = 1.0f, .nibbles_at = 2, .nibbles_run = 16);
 GGUF_TYPE(39, mxfp4_gguf, "MXFP4", 4, 32, 32, 17, SCALE_E8M0, codes_mxfp4, scales_mxfp4, .bits = 4, .most = 24,
-          .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f);
+          .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f, .nibbles_at = 1, .nibbles_run = 16);
 GGUF_TYPE(40, nvfp4_gguf, "NVFP4", 4, 64, 16, 36, SCALE_UE4M3, codes_nvfp4, scales_nvfp4, .bits = 4, .most = 24,
           .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f);
 GGUF_TYPE(41, q1_0, "Q1_0", 1, 128, 32, 18, SCALE_TIMES, codes_q1_0, scales_all, .bits = 2, .most = 2, .zero = 1,

@@ -173,13 +173,13 @@ GGUF_TYPE(10, q2_k, "Q2_K", 2, 256, 16, 84, SCALE_TIMES_MIN, codes_q2_k, scales_
 GGUF_TYPE(11, q3_k, "Q3_K", 3, 256, 16, 110, SCALE_TIMES, codes_q3_k, scales_q3_k, .bits = 3, .most = 7, .zero = 4,
           .scale_unit = 1.0f);
 GGUF_TYPE(12, q4_k, "Q4_K", 4, 256, 32, 144, SCALE_TIMES_MIN, codes_q4_k, scales_q4_k, .bits = 4, .most = 15,
-          .bias = true, .scale_unit = 1.0f);
+          .bias = true, .scale_unit = 1.0f, .nibbles_at = 16, .nibbles_run = 32);
 GGUF_TYPE(13, q5_k, "Q5_K", 5, 256, 32, 176, SCALE_TIMES_MIN, codes_q5_k, scales_q4_k, .bits = 5, .most = 31,
           .bias = true, .scale_unit = 1.0f);
 GGUF_TYPE(14, q6_k, "Q6_K", 6, 256, 16, 210, SCALE_TIMES, codes_q6_k, scales_q6_k, .bits = 6, .most = 63, .zero = 32,
           .scale_unit = 1.0f);
 GGUF_TYPE(23, iq4_xs, "IQ4_XS", 4, 256, 32, 136, SCALE_TIMES, codes_iq4_xs, scales_iq4_xs, .bits = 4, .most = 240,
-          .zero = 127, .lut = gguf_nl_code, .scale_unit = 1.0f);
+          .zero = 127, .lut = gguf_nl_code, .scale_unit = 1.0f, .nibbles_at = 8, .nibbles_run = 16);
 GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, SCALE_TIMES, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
 GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, SCALE_TIMES, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1,
