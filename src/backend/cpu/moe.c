@@ -378,15 +378,20 @@ static void guess_next(struct mix *d)
 	bool few = d->n <= FEW;
 	struct slot_layer *next = few ? slots_guessing(d->m->slots) : NULL;
 	const struct moe *m = next ? slots_mixture(next) : NULL;
+	const struct weight *router;
+	enum arith arith = ARITH_F32;
 	int *expert = d->wave.used, n = 0;
 	struct product job;
 	struct acts a;
 
 	if (!m || m->experts != d->m->experts || m->top_k != d->m->top_k || m->router->cols != d->m->router->cols)
 		return;
-	cpu_acts(d->c, &a, d->by, d->n, m->router->cols, 0, 0);
-	job = (struct product){ .w = m->router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
-	cpu_products(d->c, ARITH_F32, &job, 1);
+	router = slots_router(next);
+	if (router != m->router)
+		arith = ARITH_FAST;
+	cpu_acts(d->c, &a, d->by, d->n, router->cols, cpu_act_group(d->c, router, arith, d->n), 0);
+	job = (struct product){ .w = router, .x = &a, .r1 = d->n, .out = d->logit, .ld = (size_t)m->experts };
+	cpu_products(d->c, arith, &job, 1);
 	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)) + route_scratch_bytes(m));
 	for (int i = 0; i < d->n; i++) {
 		int *pick = cpu_my_scratch(d->c);

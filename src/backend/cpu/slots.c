@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/guess.h"
 #include "backend/cpu/pack.h"
 #include "backend/policy.h"
 #include "backend/slab_file.h"
@@ -29,7 +30,8 @@ enum {
 	GUESSES = 256,   /* guesses after which their use is judged, ... */
 	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
 	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
-	VICTIMS = 32,       /* slots that are found to give way in one pass over all of them */
+	VICTIMS = 32,       /* slots that are found to give way in one pass over all of them, ... */
+	VICTIM_VISITS = 8,  /* ... which are asked again after so many visits */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -59,6 +61,8 @@ struct slot_layer {
 	struct moe *m;
 	int index;
 	int *slot; /* [experts] -1: in none */
+	struct guess_router router;
+	uint8_t *router_at; /* the place for it; NULL: there is none, or it was tried */
 };
 
 struct slots {
@@ -80,8 +84,9 @@ struct slots {
 	int n_file;
 
 	struct slot *victim[VICTIMS]; /* those of next_victim .. n_victim - 1 give way next, in this order, ... */
+	double count[VICTIMS];        /* ... which had these counts, ... */
 	int n_victim, next_victim;
-	int64_t victims_of; /* ... in this visit: in it no count changes */
+	int64_t victims_of; /* ... in this visit */
 	bool some_free;     /* perhaps */
 
 	struct slot_layer *visited;
@@ -123,7 +128,7 @@ static int find_free(struct slots *s)
  * slots, so that of thousands only those are looked at more closely which may be among the first. */
 static int find_least(struct slots *s)
 {
-	double count[VICTIMS];
+	double *count = s->count;
 	int n = 0;
 
 	for (int l = 0; l < s->n_layer; l++) {
@@ -154,13 +159,22 @@ static int find_least(struct slots *s)
 	return n;
 }
 
+/* A count fades, so that one that has grown is of an expert that was used since. */
+static bool used_since(const struct slots *s, int i)
+{
+	const struct slot *x = s->victim[i];
+
+	return policy_count(&s->policy, x->of->index, x->expert) > s->count[i];
+}
+
 /* The slot that gives way next, which counts as taken; NULL: none does. */
 static struct slot *victim(struct slots *s)
 {
 	for (;;) {
 		struct slot *x;
+		int i;
 
-		if (s->victims_of != s->stats.visits || s->next_victim == s->n_victim) {
+		if (s->stats.visits - s->victims_of >= VICTIM_VISITS || s->next_victim == s->n_victim) {
 			s->n_victim = find_free(s);
 			if (!s->n_victim)
 				s->n_victim = find_least(s);
@@ -169,8 +183,9 @@ static struct slot *victim(struct slots *s)
 		}
 		if (!s->n_victim)
 			return NULL;
-		x = s->victim[s->next_victim++];
-		if (x < s->slot + s->n && (x->state == SLOT_FREE || gives_way(x)))
+		i = s->next_victim++;
+		x = s->victim[i];
+		if (x < s->slot + s->n && (x->state == SLOT_FREE || (gives_way(x) && !used_since(s, i))))
 			return x;
 	}
 }
@@ -382,6 +397,14 @@ struct slot_layer *slots_guessing(const struct slot_layer *y)
 const struct moe *slots_mixture(const struct slot_layer *y)
 {
 	return y->m;
+}
+
+const struct weight *slots_router(struct slot_layer *y)
+{
+	if (y->router_at)
+		guess_router_make(&y->router, y->m->router, y->router_at);
+	y->router_at = NULL;
+	return y->router.w.rows ? &y->router.w : y->m->router;
 }
 
 /* Sends for what was guessed, once nothing is on its way that the visit waits for: reads share the disk's rate, so that each
@@ -654,10 +677,31 @@ static int measure(struct slots *s, const struct stream_opts *how, bool *some_sl
 	return 0;
 }
 
-/* spare: one slot of those that fit is kept for packing, unless they are the least. */
+/* Bytes of the routers that guesses ask; 0: none are made. */
+static size_t router_bytes(const struct slots *s)
+{
+	size_t bytes = 0;
+
+	for (int i = 1; i < s->n_layer && s->arith == ARITH_FAST; i++)
+		bytes += guess_router_bytes(s->c, s->layer[i].m->router);
+	return bytes;
+}
+
+static void place_routers(struct slots *s, uint8_t *at)
+{
+	for (int i = 1; i < s->n_layer; i++) {
+		size_t n = guess_router_bytes(s->c, s->layer[i].m->router);
+
+		s->layer[i].router_at = n ? at : NULL;
+		at += n;
+	}
+}
+
+/* spare: one slot of those that fit is kept for packing, unless they are the least.  Routers for guesses have a place where not
+ * all experts have one, and those of a token do. */
 static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err)
 {
-	size_t n = bytes / s->slot_bytes, least = 0;
+	size_t n = bytes / s->slot_bytes, least = 0, routers = n < (size_t)s->experts ? router_bytes(s) : 0;
 
 	for (int i = 0; i < s->n_layer; i++)
 		least = (size_t)s->layer[i].m->top_k > least ? (size_t)s->layer[i].m->top_k : least;
@@ -666,10 +710,13 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 		               "memory for experts: %zu bytes hold %zu of them, a token uses %zu of a layer: %zu bytes "
 		               "are the least",
 		               bytes, n, least, least * s->slot_bytes);
+	if (bytes < (least + 1) * s->slot_bytes + routers)
+		routers = 0;
+	n = (bytes - routers) / s->slot_bytes;
 	spare = spare && n > least;
 	n -= spare;
 	n = n < (size_t)s->experts ? n : (size_t)s->experts;
-	s->arena_bytes = (n + spare) * s->slot_bytes;
+	s->arena_bytes = (n + spare) * s->slot_bytes + routers;
 	s->arena = pages_room(s->arena_bytes + PAGE_BYTES, true);
 	if (!s->arena)
 		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
@@ -681,6 +728,8 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 	for (size_t i = 0; i < n; i++)
 		s->slot[i].at = s->arena + i * s->slot_bytes;
 	s->spare = spare ? s->arena + n * s->slot_bytes : NULL;
+	if (routers)
+		place_routers(s, s->arena + (n + spare) * s->slot_bytes);
 	return 0;
 }
 

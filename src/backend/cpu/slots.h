@@ -32,6 +32,7 @@ void slots_release(struct slot_layer *y, const int *index, int n);
  * lately.  Then those that it is likely to use: they are read behind what the visit misses. */
 struct slot_layer *slots_guessing(const struct slot_layer *y);
 const struct moe *slots_mixture(const struct slot_layer *y);
+const struct weight *slots_router(struct slot_layer *y); /* to guess with: its own, or a smaller one (guess.h) */
 void slots_guess(struct slot_layer *next, const int *expert, int n);
 /* NULL: it could not be read, slots_error says why. */
 const struct slab_view *slots_view(const struct slot_layer *y, int index);
