@@ -58,7 +58,8 @@ export function draw_tree(cache) {
     if (!n.children.length) {
       const t = svg("text", { x: n.x1 + 10, y: y + 8 });
       t.textContent = `${n.end} · ${n.place}${n.hits ? " · " + n.hits + " hits" : ""}`;
-      g.append(t);
+      // Between the run and its text is the node as well.
+      g.append(svg("rect", { class: "reach", x: n.x1, y: y - 4, width: 10, height: 16 }), t);
     }
     picture.append(g);
   }

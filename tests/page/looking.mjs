@@ -56,6 +56,10 @@ test('the text of a node is that of the prompt', async () => {
 	assert.ok(texts.some((t) => t.includes('Xanadu')));
 	await page.locator('#tree .node').first().click();
 	await page.waitForFunction((all) => all.includes(document.querySelector('#node pre')?.textContent), texts);
+	// The place between a run and what is written beside it belongs to the node.
+	await page.evaluate(() => document.querySelector('#node').replaceChildren());
+	await page.locator('#tree .reach').first().click();
+	await page.waitForFunction((all) => all.includes(document.querySelector('#node pre')?.textContent), texts);
 });
 
 test('who runs and who waits, as rows; one is cancelled', async () => {
