@@ -425,8 +425,8 @@ struct backend_ops {
 	int (*place)(struct backend *, const struct placed *v, int n, struct err *);
 	void (*unplace)(struct backend *, const struct placed *v, int n);
 	/* Optional; NULL: nothing to gain.  Packs placed matrices into the layout that the backend reads fastest;
-	 * passes before, during and after the call give the same bits.  Returns the bytes packed; ends early where
-	 * the system gives no memory. */
+	 * passes before, during and after the call give the same bits.  Then makes the memory of slots ready, if there are
+	 * any (stream).  Returns the bytes packed and made ready; ends early where the system gives no memory. */
 	size_t (*pack)(struct backend *, const struct pack_opts *);
 
 	/* Optional; NULL: all experts are in memory.  Makes products read the placed experts of these mixtures through a

@@ -39,6 +39,15 @@ bool pages_huge(void *p, size_t n)
 	return !madvise(p, whole_pages(n), MADV_HUGEPAGE);
 }
 
+bool pages_ready(void *p, size_t n)
+{
+#ifdef MADV_POPULATE_WRITE
+	return !madvise(p, whole_pages(n), MADV_POPULATE_WRITE);
+#else
+	return false;
+#endif
+}
+
 bool pages_seal(void *p, size_t n)
 {
 	return !mprotect(p, whole_pages(n), PROT_READ);

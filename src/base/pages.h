@@ -13,6 +13,9 @@ void *pages_room(size_t n, bool writable);
 extern size_t pages_room_max; /* tests: more than that is refused */
 /* The system may hold them in huge pages; false: it has none. */
 bool pages_huge(void *p, size_t n);
+/* The system gives the memory now, not when it is written first; what is there stays, and other threads may write meanwhile.
+ * False: it has none, or cannot (Linux before 5.14): then it gives it when it is written. */
+bool pages_ready(void *p, size_t n);
 /* From now on only to be read; false: the system refuses. */
 bool pages_seal(void *p, size_t n);
 /* Gives back whole pages from p on; p at the start of one, n rounded up. */

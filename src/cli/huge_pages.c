@@ -75,7 +75,7 @@ static void *move(void *arg)
 		all = h->of.be->ops->pack(
 			h->of.be,
 			&(struct pack_opts){ .arith = h->of.arith, .huge_rows = h->huge, .more = more, .arg = h });
-	log_debug("%zu MB of weights moved to memory of their own in %.1f s", all / MB,
+	log_debug("%zu MB of weights and slots got memory of their own in %.1f s", all / MB,
 	          (double)(clock_monotonic_ns() - begin) / 1e9);
 	return NULL;
 }

@@ -403,6 +403,40 @@ static void squeezed(const char *folder, struct stream_opts *how, const struct a
 	CHECK(!system(cmd), "%s", cmd);
 }
 
+static bool go_on(void *arg, size_t done)
+{
+	return true;
+}
+
+static size_t pack_all(struct world *w)
+{
+	return w->be->ops->pack(w->be, &(struct pack_opts){ .arith = ARITH_FAST, .more = go_on });
+}
+
+/* Spare time makes the memory of all slots ready, once; none after slots have been given back. */
+static void ready(const char *folder, struct stream_opts *how, const struct answer *want)
+{
+	struct stream_stats s;
+	struct answer got;
+	struct world w;
+	size_t all, packed;
+
+	open_world(&w, folder, how);
+	w.be->ops->stream_stats(w.be, &s);
+	all = pack_all(&w);
+	CHECK(!pack_all(&w), "made ready twice");
+	ask(&w, 1, &got);
+	run(&w, &got, 1);
+	CHECK(same(&got, &want[1]), "another answer with slots that were made ready");
+	close_world(&w);
+	open_world(&w, folder, how);
+	w.be->ops->stream_shrink(w.be, 1);
+	packed = pack_all(&w);
+	CHECK(all >= packed + (size_t)s.slots * s.slot_bytes,
+	      "%zu bytes made ready, %zu with few slots, of %d slots of %zu", all, packed, s.slots, s.slot_bytes);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	struct stream_opts how = { .arith = ARITH_FAST, .bytes = 1 };
@@ -426,6 +460,7 @@ int main(int argc, char **argv)
 	CHECK(ended && spared, "%d requests ended, %d beside them did not", ended, spared);
 	files(argv[1], how);
 	squeezed(argv[1], &how, want);
+	ready(argv[1], &how, want);
 	failing_rows(argv[1], want);
 	touched_file(argv[1]);
 	answers(argv[2], want);

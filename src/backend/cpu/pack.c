@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/slots.h"
 #include "base/alloc.h"
 #include "base/pages.h"
 #include "quant/packed.h"
@@ -443,5 +444,5 @@ size_t cpu_pack(struct backend *be, const struct pack_opts *how)
 
 	if (!m.pack->rows_moved && move_blocks(&m) && how->huge_rows)
 		move_rows(&m);
-	return m.done;
+	return m.done + slots_make_ready(c->slots, more, &m);
 }

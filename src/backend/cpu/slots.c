@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,8 @@ struct slots {
 	struct slot *slot; /* [n_most] of which n may be used */
 	int n, n_most, n_ahead;
 	int n_least; /* experts of one row: fewer slots would be none */
+	pthread_mutex_t ready_lock;
+	size_t ready, ready_end; /* bytes of the arena that the system has given ahead, and is to give */
 
 	struct reads *reads;
 	struct slab_file packed; /* n 0: there is none */
@@ -721,6 +724,7 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 	if (!s->arena)
 		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
 	pages_huge(s->arena, s->arena_bytes);
+	s->ready_end = s->arena_bytes;
 	s->n = s->n_most = (int)n;
 	s->some_free = true;
 	s->n_least = (int)least;
@@ -798,6 +802,7 @@ int cpu_stream(struct backend *be, struct moe *const *mix, int n, const struct s
 	s->arith = how->arith;
 	s->of = how->file;
 	s->packed.file.fd = -1;
+	pthread_mutex_init(&s->ready_lock, NULL);
 	open_layers(s, mix, n);
 	rc = open_slots(s, mix, n, how, err);
 	if (rc) {
@@ -825,12 +830,34 @@ void slots_free(struct slots *s)
 	for (int i = 0; i < s->n_layer; i++)
 		free(s->layer[i].slot);
 	policy_fini(&s->policy);
+	pthread_mutex_destroy(&s->ready_lock);
 	free(s->layer);
 	free(s->slot);
 	free(s->want);
 	free(s->guess);
 	free(s->unchecked);
 	free(s);
+}
+
+size_t slots_make_ready(struct slots *s, bool (*more)(void *arg, size_t done), void *arg)
+{
+	enum { PIECE = 32 << 20 };
+	bool go_on = s != NULL;
+	size_t done = 0;
+
+	while (go_on && more(arg, done)) {
+		size_t n;
+
+		pthread_mutex_lock(&s->ready_lock);
+		n = s->ready_end - s->ready < PIECE ? s->ready_end - s->ready : PIECE;
+		go_on = n && pages_ready(s->arena + s->ready, n);
+		if (go_on) {
+			s->ready += n;
+			done += n;
+		}
+		pthread_mutex_unlock(&s->ready_lock);
+	}
+	return done;
 }
 
 size_t cpu_stream_shrink(struct backend *be, size_t bytes)
@@ -845,6 +872,9 @@ size_t cpu_stream_shrink(struct backend *be, size_t bytes)
 	n = bytes / s->slot_bytes;
 	n = n < (size_t)s->n_most ? n : (size_t)s->n_most;
 	n = n > (size_t)s->n_least ? n : (size_t)s->n_least;
+	pthread_mutex_lock(&s->ready_lock);
+	s->ready_end = s->ready;
+	pthread_mutex_unlock(&s->ready_lock);
 	for (int i = (int)n; i < s->n; i++) {
 		s->n_ahead -= s->slot[i].ahead;
 		clear(&s->slot[i]);

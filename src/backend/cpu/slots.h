@@ -18,6 +18,11 @@ size_t cpu_stream_shrink(struct backend *be, size_t bytes);
 void cpu_stream_stats(const struct backend *be, struct stream_stats *out);
 void slots_free(struct slots *s); /* NULL is allowed */
 
+/* Makes the system give the memory of slots before they are used: the first write to a page waits until it has been cleared,
+ * or longer on a virtual machine, whose host may have to give it first.  Any thread, beside passes; ends when more(arg, bytes so
+ * far), asked before each piece of 32 MB, says so, or when slots have been given back.  Returns the bytes that are ready. */
+size_t slots_make_ready(struct slots *s, bool (*more)(void *arg, size_t done), void *arg); /* NULL is allowed */
+
 /* The layer uses experts used[n], all different.  Reading begins. */
 void slots_visit(struct slot_layer *y, const int *used, int n);
 /* Indices into `used` that are there now and were not given out before; waits for one.  Returns how many; 0: all were
