@@ -19,7 +19,7 @@ struct header {
 	uint64_t check; /* check64 of the entries */
 };
 static const char magic[8] = "weftslab";
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static size_t head_bytes(int n)
 {
@@ -86,6 +86,29 @@ static struct digest key_of(const struct digest *checkpoint, const struct slab_l
 	return out;
 }
 
+/* ---- digests ---- */
+
+uint64_t slab_piece_check(const uint8_t *slab, size_t bytes, int piece)
+{
+	size_t part = bytes / SLAB_PIECES, begin = part * (size_t)piece;
+
+	return check64(slab + begin, piece + 1 < SLAB_PIECES ? part : bytes - begin);
+}
+
+uint64_t slab_check(const uint64_t piece[SLAB_PIECES])
+{
+	return check64(piece, SLAB_PIECES * sizeof *piece);
+}
+
+static uint64_t check_whole(const uint8_t *slab, size_t bytes)
+{
+	uint64_t piece[SLAB_PIECES];
+
+	for (int i = 0; i < SLAB_PIECES; i++)
+		piece[i] = slab_piece_check(slab, bytes, i);
+	return slab_check(piece);
+}
+
 /* ---- making it ---- */
 
 struct making {
@@ -149,7 +172,7 @@ static int write_slab(void *arg, int i, const struct slab_lay *lay, const struct
 	drop_source(k->how, m, expert);
 	if (file_lost())
 		return err_set(k->err, E_IO, "%s became shorter while its experts were packed", file_lost());
-	x->check = check64(k->slab, x->bytes);
+	x->check = check_whole(k->slab, x->bytes);
 	rc = write_all(k, k->slab, x->bytes, x->at);
 	if (!rc && x->at / FLUSH != (x->at + x->bytes) / FLUSH && !fdatasync(k->fd))
 		posix_fadvise(k->fd, 0, (off_t)(x->at + x->bytes), POSIX_FADV_DONTNEED);
@@ -235,9 +258,11 @@ static int make(const char *dir, const char *path, const struct digest *key, con
 
 /* ---- reading it ---- */
 
+#define ANEW "; remove the file, and it is made anew"
+
 static int bad(struct slab_file *f, struct err *err, const char *what)
 {
-	return err_set(err, E_FORMAT, "%s: %s; remove the file, and it is made anew", f->path, what);
+	return err_set(err, E_FORMAT, "%s: %s" ANEW, f->path, what);
 }
 
 static int read_at(int fd, void *p, size_t n, uint64_t at)
@@ -277,8 +302,11 @@ static int read_head(struct slab_file *f, int fd, const struct digest *key, cons
 	struct header h;
 	struct checking c = { .f = f, .at = head_bytes(f->n) };
 
-	if (read_at(fd, &h, sizeof h, 0) || memcmp(h.magic, magic, sizeof magic) || h.version != VERSION)
+	if (read_at(fd, &h, sizeof h, 0) || memcmp(h.magic, magic, sizeof magic))
 		return bad(f, err, "not a file of packed experts");
+	if (h.version != VERSION)
+		return err_set(err, E_FORMAT, "%s: packed experts in form %" PRIu32 ", form %d is wanted" ANEW, f->path,
+		               h.version, VERSION);
 	if (h.n != (uint32_t)f->n || memcmp(h.key, key->b, sizeof h.key))
 		return bad(f, err, "packed experts of another model");
 	f->entry = xcalloc((size_t)f->n + 1, sizeof *f->entry);
@@ -286,9 +314,8 @@ static int read_head(struct slab_file *f, int fd, const struct digest *key, cons
 	    check64(f->entry, (size_t)f->n * sizeof *f->entry) != h.check || each(list, check_entry, &c))
 		return bad(f, err, "its table is damaged");
 	if (f->file.id.bytes != c.at)
-		return err_set(err, E_FORMAT,
-		               "%s: %" PRIu64 " bytes, %" PRIu64 " are wanted; remove the file, and it is made anew",
-		               f->path, f->file.id.bytes, c.at);
+		return err_set(err, E_FORMAT, "%s: %" PRIu64 " bytes, %" PRIu64 " are wanted" ANEW, f->path,
+		               f->file.id.bytes, c.at);
 	return 0;
 }
 

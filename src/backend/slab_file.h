@@ -13,8 +13,13 @@
 #include "backend/slabs.h"
 
 struct slab_entry {
-	uint64_t at, bytes, check; /* check: check64 of the slab */
+	uint64_t at, bytes, check; /* check: slab_check of the slab */
 };
+
+/* A slab's digest is that of the check64 of its pieces in order, so that threads may share the work. */
+enum { SLAB_PIECES = 8 };
+uint64_t slab_piece_check(const uint8_t *slab, size_t bytes, int piece);
+uint64_t slab_check(const uint64_t piece[SLAB_PIECES]);
 
 /* The slabs to be packed. */
 struct slab_list {

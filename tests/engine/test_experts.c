@@ -211,6 +211,16 @@ static void damage(const char *dir, off_t at, off_t length)
 	close(fd);
 }
 
+/* The file of the last damage() is in the form before this one. */
+static void older_form(void)
+{
+	const uint32_t before = 1;
+	int fd = open(path, O_RDWR);
+
+	CHECK(fd >= 0 && pwrite(fd, &before, sizeof before, 8) == sizeof before, "%s", path);
+	close(fd);
+}
+
 /* After the engine has it open; every later read is wrong. */
 static void changed(const char *folder, struct stream_opts how, off_t at, off_t length, const char *says)
 {
@@ -339,6 +349,8 @@ static void files(const char *folder, struct stream_opts how)
 	CHECK(!unlink(path), "unlink");
 	changed(folder, how, 0, 200 << 10, "ends too early");
 	refused(folder, &how, "are wanted");
+	older_form();
+	refused(folder, &how, "packed experts in form 1, form 2 is wanted; remove the file");
 	damage(dir, 0, 0);
 	refused(folder, &how, "not a file of packed experts");
 	snprintf(cmd, sizeof cmd, "rm -rf %s", dir);

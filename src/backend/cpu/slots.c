@@ -75,7 +75,9 @@ struct slots {
 	uint8_t *arena, *spare; /* spare: as large as a slot; NULL: nothing is packed */
 	size_t slot_bytes, arena_bytes;
 	struct slot *slot; /* [n_most] of which n may be used */
-	int n, n_most, n_ahead;
+	int n, n_most;
+	struct slot **ahead; /* [n_ahead] those whose `ahead` is set */
+	int n_ahead;
 	int n_least; /* experts of one row: fewer slots would be none */
 	pthread_mutex_t ready_lock;
 	size_t ready, ready_end; /* bytes of the arena that the system has given ahead, and is to give */
@@ -95,6 +97,7 @@ struct slots {
 	struct slot_layer *visited;
 	struct want *want;          /* [n_want] */
 	struct slot **unchecked;    /* [n_want] */
+	uint64_t *piece;            /* [n_want][SLAB_PIECES] their digests */
 	int n_want, n_open;         /* n_open: neither given nor lost */
 	struct slot_layer *guessed; /* the layer whose experts guess[n_guess] are to be read ahead */
 	int *guess, n_guess;
@@ -268,6 +271,26 @@ static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, in
 	put_packed(s, x);
 }
 
+/* Before it is known that the expert is used. */
+static void begin_ahead(struct slots *s, struct slot *x, struct slot_layer *y, int expert, bool guessed)
+{
+	begin_read(s, x, y, expert);
+	x->ahead = true;
+	x->guessed = guessed;
+	s->ahead[s->n_ahead++] = x;
+	s->stats.ahead++;
+}
+
+static void forget_ahead(struct slots *s, const struct slot *x)
+{
+	int kept = 0;
+
+	for (int i = 0; i < s->n_ahead; i++)
+		if (s->ahead[i] != x)
+			s->ahead[kept++] = s->ahead[i];
+	s->n_ahead = kept;
+}
+
 /* The error of a slab that was read; 0: none. */
 static int fault_of(struct slots *s, const struct slot *x, const struct read_file **file)
 {
@@ -308,7 +331,7 @@ static void ended(struct slots *s, const struct read_done *done)
 		return;
 	fault = fault_of(s, x, &file);
 	if (fault) {
-		s->n_ahead -= x->ahead;
+		forget_ahead(s, x);
 		lose(s, x, fault, file);
 		return;
 	}
@@ -368,10 +391,7 @@ static void read_ahead(struct slots *s)
 			continue;
 		if (!x || (x->state != SLOT_FREE && x->of == next))
 			return;
-		begin_read(s, x, next, e);
-		x->ahead = true;
-		s->n_ahead++;
-		s->stats.ahead++;
+		begin_ahead(s, x, next, e, false);
 	}
 }
 
@@ -425,11 +445,8 @@ static void send_guesses(struct slots *s)
 
 		if (!x || (x->state != SLOT_FREE && x->of == next))
 			continue;
-		begin_read(s, x, next, s->guess[i]);
-		x->ahead = x->guessed = true;
-		s->n_ahead++;
+		begin_ahead(s, x, next, s->guess[i], true);
 		s->guesses++;
-		s->stats.ahead++;
 	}
 	s->n_guess = 0;
 }
@@ -459,16 +476,20 @@ static void write_trace(struct slots *s, const struct slot_layer *y, const int *
 /* The layer's turn has come: what was read ahead for it and is not used may go. */
 static void end_ahead(struct slots *s, const struct slot_layer *y)
 {
-	for (int i = 0; i < s->n_most && s->n_ahead; i++) {
-		struct slot *x = &s->slot[i];
+	int kept = 0;
 
-		if (!x->ahead || x->of != y)
+	for (int i = 0; i < s->n_ahead; i++) {
+		struct slot *x = s->ahead[i];
+
+		if (x->of != y) {
+			s->ahead[kept++] = x;
 			continue;
+		}
 		s->guesses_used += x->guessed && x->pins > 0;
 		x->ahead = x->guessed = false;
-		s->n_ahead--;
 		s->stats.ahead_used += x->pins > 0;
 	}
+	s->n_ahead = kept;
 }
 
 void slots_visit(struct slot_layer *y, const int *used, int n)
@@ -504,10 +525,9 @@ static void check_some(void *ctx, int begin, int end)
 	struct slots *s = ctx;
 
 	for (int i = begin; i < end; i++) {
-		struct slot *x = s->unchecked[i];
-		const struct slab_entry *entry = entry_of(s, x);
+		const struct slot *x = s->unchecked[i / SLAB_PIECES];
 
-		x->error = check64(x->at, entry->bytes) == entry->check ? 0 : EBADMSG;
+		s->piece[i] = slab_piece_check(x->at, entry_of(s, x)->bytes, i % SLAB_PIECES);
 	}
 }
 
@@ -522,13 +542,13 @@ static void check_wanted(struct slots *s)
 		if (x && x->state == SLOT_READY && x->unchecked)
 			s->unchecked[n++] = x;
 	}
-	cpu_range(s->c, check_some, s, n, 1);
+	cpu_range(s->c, check_some, s, n * SLAB_PIECES, 1);
 	for (int i = 0; i < n; i++) {
 		struct slot *x = s->unchecked[i];
 
 		x->unchecked = false;
-		if (x->error)
-			lose(s, x, x->error, &s->packed.file);
+		if (slab_check(s->piece + i * SLAB_PIECES) != entry_of(s, x)->check)
+			lose(s, x, EBADMSG, &s->packed.file);
 	}
 }
 
@@ -729,6 +749,7 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 	s->some_free = true;
 	s->n_least = (int)least;
 	s->slot = xcalloc(n, sizeof *s->slot);
+	s->ahead = xcalloc(n / AHEAD_SHARE + 1, sizeof *s->ahead);
 	for (size_t i = 0; i < n; i++)
 		s->slot[i].at = s->arena + i * s->slot_bytes;
 	s->spare = spare ? s->arena + n * s->slot_bytes : NULL;
@@ -769,6 +790,7 @@ static void open_layers(struct slots *s, struct moe *const *mix, int n)
 	s->want = xcalloc((size_t)most_experts(s), sizeof *s->want);
 	s->guess = xcalloc((size_t)most_experts(s), sizeof *s->guess);
 	s->unchecked = xcalloc((size_t)most_experts(s), sizeof *s->unchecked);
+	s->piece = xcalloc((size_t)most_experts(s), SLAB_PIECES * sizeof *s->piece);
 	free(experts);
 }
 
@@ -833,9 +855,11 @@ void slots_free(struct slots *s)
 	pthread_mutex_destroy(&s->ready_lock);
 	free(s->layer);
 	free(s->slot);
+	free(s->ahead);
 	free(s->want);
 	free(s->guess);
 	free(s->unchecked);
+	free(s->piece);
 	free(s);
 }
 
@@ -876,7 +900,7 @@ size_t cpu_stream_shrink(struct backend *be, size_t bytes)
 	s->ready_end = s->ready;
 	pthread_mutex_unlock(&s->ready_lock);
 	for (int i = (int)n; i < s->n; i++) {
-		s->n_ahead -= s->slot[i].ahead;
+		forget_ahead(s, &s->slot[i]);
 		clear(&s->slot[i]);
 		be->ops->discard(be, s->slot[i].at, s->slot_bytes);
 	}
