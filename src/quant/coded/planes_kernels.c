@@ -118,14 +118,40 @@ INLINE floats minus(floats v)
 }
 #endif
 
+/* Factors that groups of a block of the file share, which is BLOCK_INPUTS long at least: d by the scale's unit, and m. */
+struct factors {
+	floats d, m;
+};
+INLINE bool has_factors(const enum scale_kind kind)
+{
+	return kind == SCALE_TIMES || kind == SCALE_TIMES_MIN;
+}
+
+/* Of half h of the outputs, of block n. */
+INLINE struct factors factors_at(const uint8_t *p, const struct plane_scales *at, size_t n, float unit,
+                                 const enum scale_kind kind, int h)
+{
+	const uint8_t *d = p + at->d + (n * BLOCK_OUT + LANES * (size_t)h) * 2;
+	struct factors f = { .d = I(setzero_ps)(), .m = I(setzero_ps)() };
+
+	if (kind == SCALE_TIMES)
+		f.d = I(mul_ps)(halves_at(d), I(set1_ps)(unit)); /* by a power of two: the same bits */
+	if (kind == SCALE_TIMES_MIN) {
+		f.d = halves_at(d);
+		f.m = halves_at(d + (at->m - at->d));
+	}
+	return f;
+}
+
 INLINE bool has_bias(const enum scale_kind kind)
 {
 	return kind == SCALE_HALVES || kind == SCALE_TIMES_MIN;
 }
 
-/* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases. */
+/* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases.  f: the block's, where
+ * kind has any. */
 INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const struct plane_scales *at, size_t n,
-                        size_t g, float unit, const enum scale_kind kind, int h)
+                        size_t g, const struct factors *f, const enum scale_kind kind, int h)
 {
 	const uint8_t *d = p + at->d + (n * BLOCK_OUT + LANES * (size_t)h) * 2, *m = d + (at->m - at->d);
 	const uint8_t *s = p + at->s + g * BLOCK_OUT + LANES * (size_t)h, *min = s + (at->min - at->s);
@@ -136,12 +162,10 @@ INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const str
 		*scale = halves_at(d);
 		*bias = halves_at(m);
 		break;
-	case SCALE_TIMES:
-		*scale = I(mul_ps)(I(mul_ps)(halves_at(d), I(cvtepi32_ps)(signed_at(s))), I(set1_ps)(unit));
-		break;
+	case SCALE_TIMES: *scale = I(mul_ps)(f->d, I(cvtepi32_ps)(signed_at(s))); break;
 	case SCALE_TIMES_MIN:
-		*scale = I(mul_ps)(halves_at(d), I(cvtepi32_ps)(bytes_at(s)));
-		*bias = minus(I(mul_ps)(halves_at(m), I(cvtepi32_ps)(bytes_at(min))));
+		*scale = I(mul_ps)(f->d, I(cvtepi32_ps)(bytes_at(s)));
+		*bias = minus(I(mul_ps)(f->m, I(cvtepi32_ps)(bytes_at(min))));
 		break;
 	case SCALE_E8M0: *scale = e8m0_halves(s); break;
 	case SCALE_UE4M3: *scale = ue4m3_halves(s); break;
@@ -166,9 +190,10 @@ INLINE void scales_run(float *scale, float *bias, size_t step, const struct weig
 	touch(p, at.end);
 	for (size_t g = 0, n = 0, j = 0; g < groups; g++) {
 		for (int h = 0; h < HALVES; h++) {
+			const struct factors f = factors_at(p, &at, n, unit, kind, h);
 			floats s, b;
 
-			scale_lanes(&s, &b, p, &at, n, g, unit, kind, h);
+			scale_lanes(&s, &b, p, &at, n, g, &f, kind, h);
 			I(storeu_ps)(scale + g * step + LANES * h, s);
 			if (has_bias(kind))
 				I(storeu_ps)(bias + g * step + LANES * h, b);
@@ -394,6 +419,7 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 	}
 	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
 		const uint8_t *ask = at + (x->turns > 1 ? 0 : AHEAD);
+		const struct factors factors = factors_at(w->p, &w->at, block, w->unit, kind, h);
 
 		if (R >= ASK_FROM && x->turns > 1 && skip-- == 0) {
 			ask_all(at + x->step, (size_t)(low + high) * 2);
@@ -404,7 +430,7 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 			floats scale, bias;
 			ints sum[ROWS_MOST];
 
-			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, w->unit, kind, h);
+			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, &factors, kind, h);
 			if (++in_block == w->per) {
 				block++;
 				in_block = 0;
@@ -528,6 +554,7 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 	int turns = rows / of >= ASK_FROM ? of : 1, heads = (int)(outputs.at.end / BLOCK_LINE);
 
 	assert(rows <= FEW_PLANES && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
+	assert(!has_factors(c->block->kind) || c->block->length % BLOCK_INPUTS == 0);
 	for (int i = 0; i < of; i++) {
 		int r = part_begin(rows, i, of);
 
