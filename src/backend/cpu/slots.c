@@ -271,7 +271,7 @@ static void begin_read(struct slots *s, struct slot *x, struct slot_layer *y, in
 	put_packed(s, x);
 }
 
-/* Before it is known that the expert is used. */
+/* Sends for an expert before it is known that it is used. */
 static void begin_ahead(struct slots *s, struct slot *x, struct slot_layer *y, int expert, bool guessed)
 {
 	begin_read(s, x, y, expert);

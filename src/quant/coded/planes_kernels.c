@@ -127,7 +127,7 @@ INLINE bool has_factors(const enum scale_kind kind)
 	return kind == SCALE_TIMES || kind == SCALE_TIMES_MIN;
 }
 
-/* Of half h of the outputs, of block n. */
+/* The factors of half h of the outputs in block n of the file. */
 INLINE struct factors factors_at(const uint8_t *p, const struct plane_scales *at, size_t n, float unit,
                                  const enum scale_kind kind, int h)
 {
