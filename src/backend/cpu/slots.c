@@ -285,6 +285,8 @@ static void forget_ahead(struct slots *s, const struct slot *x)
 {
 	int kept = 0;
 
+	if (!x->ahead)
+		return;
 	for (int i = 0; i < s->n_ahead; i++)
 		if (s->ahead[i] != x)
 			s->ahead[kept++] = s->ahead[i];
