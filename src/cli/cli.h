@@ -73,6 +73,7 @@ struct options {
 	size_t prefix_bytes;  /* SIZE_MAX: see load.c */
 	const char *disk_dir; /* NULL: none are kept on disk */
 	size_t disk_bytes;
+	double disk_wait;    /* seconds; 0: as long as computing would take */
 	double verify_cache; /* share of hits that is computed again */
 
 	/* Speculation. */

@@ -477,6 +477,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.park_bytes = plan.parked;
 	eo.disk_dir = o->disk_dir;
 	eo.disk_bytes = o->disk_bytes;
+	eo.disk_wait_ns = (int64_t)(o->disk_wait * 1e9);
 	if (!plan.experts && (o->expert_dir || o->expert_trace || o->expert_io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");

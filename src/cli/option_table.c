@@ -285,6 +285,9 @@ const struct option option_table[] = {
 	  "folder for kept prompt prefixes, so that they outlive memory and the program; it holds what prompts say" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, NULL, K_SIZE, AT(disk_bytes), NONE, 0, 0, "SIZE", "20G",
 	  group_model, "with --prompt-cache-dir: size of the folder" },
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-wait", NULL, NULL, K_DOUBLE, AT(disk_wait), NONE, 0, 3600, "SECONDS",
+	  "0", group_model,
+	  "with --prompt-cache-dir: longest that a prompt waits for what the folder has of it; 0: as long as computing would take" },
 	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(verify_cache), NONE, 0, 1, "P", "0", group_model,
 	  "compute this share of the prefixes that were reused again when idle, and compare byte for byte" },
 	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|grammar|model|head|auto",
@@ -405,7 +408,8 @@ static const struct idle {
 	bool (*is)(const struct options *o);
 	const char *why; /* after "does nothing " */
 } idle[] = {
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, no_folder, "without --prompt-cache-dir" },
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes prompt-cache-disk-wait", NULL, no_folder,
+	  "without --prompt-cache-dir" },
 	{ CMD_SERVE, "verify-cache", NULL, no_store, "with --prompt-cache-bytes 0" },
 	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
 	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },

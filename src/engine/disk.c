@@ -651,7 +651,7 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 {
 	struct disk *d = (struct disk *)tier;
 	struct inquiry *a = inquiry_of(d, check64(tok, (size_t)n * sizeof(*tok)) ^ check64(salt, strlen(salt)));
-	int64_t now = engine_now(d->e);
+	int64_t now = engine_now(d->e), wait = d->e->opts.disk_wait_ns;
 	double compute;
 	int at;
 
@@ -662,15 +662,15 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	if (a->deadline != INT64_MAX && d->load)
 		return true;
 	at = find_on_disk(tier, salt, tok, n - 1);
-	compute = compute_ns(d->e, at - have);
+	compute = wait ? (double)wait : compute_ns(d->e, at - have);
 	if (at - have < GAIN_MIN || (compute > 0 && read_ns(d, have, at) > compute)) {
 		a->id = 0;
 		return false;
 	}
 	if (a->deadline == INT64_MAX) {
-		int64_t wait = compute > 0 ? (int64_t)compute : WAIT_NS;
-
-		a->deadline = now + (wait > WAIT_LEAST_NS ? wait : WAIT_LEAST_NS);
+		if (!wait)
+			wait = compute <= 0 ? WAIT_NS : compute > WAIT_LEAST_NS ? (int64_t)compute : WAIT_LEAST_NS;
+		a->deadline = now + wait;
 	}
 	if (!d->load)
 		read_begin(d, salt, tok, at, a->deadline);

@@ -107,7 +107,7 @@ def test_shells():
         ["bash", "-c", script + "\nCOMP_WORDS=(" + " ".join(map(shlex.quote, words)) + f"); COMP_CWORD={len(words) - 1}; "
          "_weft; echo ${COMPREPLY[@]}"], capture_output=True, text=True, check=True).stdout.split()
     assert ask("weft", "ser") == ["serve"]
-    assert ask("weft", "serve", "--prompt-cache-d") == ["--prompt-cache-dir", "--prompt-cache-disk-bytes"]
+    assert ask("weft", "serve", "--prompt-cache-d") == ["--prompt-cache-dir", "--prompt-cache-disk-bytes", "--prompt-cache-disk-wait"]
     assert ask("weft", "run", "--think", "o") == ["on", "off"]
     assert ask("weft", "inspect", "--port") == []
     assert ask("weft", "completion", "") == ["bash", "zsh", "fish"] and ask("weft", "bench", "s") == ["serve"]
@@ -119,7 +119,7 @@ def test_shells():
             with open(script, "w") as f:
                 f.write(run("completion", "fish").stdout)
             for line, want in [("weft ser", ["serve"]), ("weft run --think ", ["off", "on"]), ("weft bench s", ["serve"]),
-                               ("weft serve --prompt-cache-d", ["--prompt-cache-dir", "--prompt-cache-disk-bytes"]),
+                               ("weft serve --prompt-cache-d", ["--prompt-cache-dir", "--prompt-cache-disk-bytes", "--prompt-cache-disk-wait"]),
                                ("weft completion ", ["bash", "fish", "zsh"]), ("weft inspect --port", [])]:
                 p = subprocess.run(["fish", "-N", "-c", "source $argv[1]; complete -C $argv[2]", script, line], capture_output=True, text=True, cwd=d)
                 assert sorted(x.split("\t")[0] for x in p.stdout.splitlines()) == want, (line, p)

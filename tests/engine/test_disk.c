@@ -27,11 +27,12 @@ enum { SLOTS = 3, CTX = 300 };
 static struct hands {
 	struct clock clock;
 	_Atomic int64_t ns;
+	_Atomic int64_t tick; /* a look at it takes so long */
 } hands;
 
 static int64_t hands_now(struct clock *c)
 {
-	return atomic_load(&hands.ns);
+	return atomic_fetch_add(&hands.ns, atomic_load(&hands.tick));
 }
 
 /* ---- a disk with moods ---- */
@@ -494,6 +495,60 @@ static void test_slow(void)
 	rig_end(&g);
 }
 
+/* Runs another request, so that a rate of computing is known: some nanoseconds a row. */
+static void compute_fast(struct rig *g, uint64_t seed)
+{
+	struct life l;
+
+	life_init(&l, 100, 250, seed);
+	atomic_store(&hands.tick, 10);
+	ask(g, &l, 4, NULL);
+	atomic_store(&hands.tick, 0);
+}
+
+/* Where computing is faster than the disk, nothing is read, unless a wait is given; that wait is kept to. */
+static void test_wait(void)
+{
+	struct rig g = rig();
+	struct life l;
+	struct err err;
+	const int64_t wait = 5ll * 1000000000;
+
+	life_init(&l, 100, 250, 1);
+	ask(&g, &l, 4, NULL);
+	for (int given = 0; given < 2; given++) {
+		struct prefix_report rep;
+
+		g.eo.disk_wait_ns = given * wait;
+		rig_restart(&g);
+		compute_fast(&g, 2 + (uint64_t)given);
+		rep = ask(&g, &l, 4, NULL);
+		CHECK((rep.resumed == 99) == given, "resumed at %d", rep.resumed);
+		CHECK(stats_of(&g).disk.loads == given, "loads");
+	}
+	rig_restart(&g);
+	shut_reads(true);
+	l.ask.prompt = l.prompt;
+	l.ask.max_tokens = 4;
+	l.want_rows = true;
+	CHECK(!life_submit(&l, g.e, &err), "%s", err.msg);
+	for (int i = 0; i < 20; i++) {
+		engine_step(g.e);
+		if (i == 10)
+			atomic_fetch_add(&hands.ns, wait - 1);
+	}
+	life_read(&l, false);
+	CHECK(!l.started, "it did not wait");
+	atomic_fetch_add(&hands.ns, 1);
+	settle(&g);
+	shut_reads(false);
+	life_read(&l, true);
+	check(&g, &l);
+	CHECK(l.end.prefix.resumed == 0 && stats_of(&g).disk.given_up == 1, "resumed at %d", l.end.prefix.resumed);
+	life_free(&l);
+	rig_end(&g);
+}
+
 /* Eight with one beginning after a restart: it is read once. */
 static void test_herd(void)
 {
@@ -577,6 +632,7 @@ int main(void)
 	test_dropped_unseen();
 	test_damage();
 	test_slow();
+	test_wait();
 	test_herd();
 	for (uint64_t seed = 0; seed < most; seed++)
 		test_lives(seed);

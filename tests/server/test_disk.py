@@ -80,7 +80,8 @@ class Test(unittest.TestCase):
         self.dir = os.path.join(d.name, "kept")
 
     def serve(self, *options, model=MODEL, wrap=None, weft=WEFT):
-        s = start(model, "--prompt-cache-dir", self.dir, *options, wrap=wrap, weft=weft)
+        kept = ("--prompt-cache-dir", self.dir, "--prompt-cache-disk-wait", "3600")
+        s = start(model, *kept, *options, wrap=wrap, weft=weft)
         self.addCleanup(lambda: s.proc.poll() is None and s.close())
         return s
 
