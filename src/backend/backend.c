@@ -15,6 +15,14 @@ float *pass_floats(struct pass *p, size_t n)
 	return f;
 }
 
+float *backend_near(struct backend *be, float *far, size_t n, float *scratch)
+{
+	if (be->ops->near)
+		return far;
+	be->ops->read(be, scratch, far, n * sizeof *far);
+	return scratch;
+}
+
 void pass_reset(struct pass *p)
 {
 	p->work_used = 0;

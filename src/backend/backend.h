@@ -91,6 +91,10 @@ struct pass {
 	size_t work_cap, work_used, work_peak;
 };
 
+/* Returns n floats of backend memory where the host may read and change them: `far` itself, or scratch [n], a copy, where the
+ * backend's memory is elsewhere.  Who changes them reads them once. */
+float *backend_near(struct backend *be, float *far, size_t n, float *scratch);
+
 /* n floats of work memory, 64-byte aligned.  Asserts that the plan was right. */
 float *pass_floats(struct pass *p, size_t n);
 /* Begins a pass: its tables are set, and all work memory is free. */
@@ -407,6 +411,7 @@ struct grid_rope {
 struct backend_ops {
 	const char *name;
 	bool adapts; /* linear applies adapters (struct pass, adapter); false: that member is never set */
+	bool near;   /* what alloc gives is host memory, and an operation has written it when it returns */
 
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);

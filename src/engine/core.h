@@ -259,7 +259,7 @@ struct engine {
 	struct pass pass;
 	size_t logits_bytes, last_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
 	struct tap *tap;                               /* pass.tap: of all drafters that read layers */
-	float *row;                                    /* [vocab] one row of logits, near */
+	float *row;                                    /* [vocab] scratch: backend_near, of one row of logits */
 	bool *spoiled;                                 /* [seqs_max] items of the step, as backend.h has it */
 	uint32_t *only;                                /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;

@@ -208,8 +208,11 @@ typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 
 /* Vectors that are looked at side by side, so that none waits for another. */
 enum { SIDES = 4 };
+/* Numbers that are looked at before the place of the largest so far is noted. */
+enum { STRETCH = 4096 };
 
-INLINE float largest_of(const float *x, int n, bool *fine)
+/* Of a stretch of x, see largest. */
+INLINE float largest_in(const float *x, int n, bool *fine)
 {
 	const floats least = { -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY };
 	floats m[SIDES] = { least, least, least, least };
@@ -236,7 +239,25 @@ INLINE float largest_of(const float *x, int n, bool *fine)
 		best = m[k / WIDE][k % WIDE] > best ? m[k / WIDE][k % WIDE] : best;
 		any |= bad[k / WIDE][k % WIDE];
 	}
-	*fine = !any;
+	*fine &= !any;
+	return best;
+}
+
+/* See largest. */
+INLINE float largest_of(const float *x, int n, bool *fine, int *near)
+{
+	float best = -INFINITY;
+
+	*fine = true;
+	*near = 0;
+	for (int i = 0; i < n; i += STRETCH) {
+		float v = largest_in(x + i, n - i < STRETCH ? n - i : STRETCH, fine);
+
+		if (v > best) {
+			best = v;
+			*near = i;
+		}
+	}
 	return best;
 }
 
@@ -317,9 +338,9 @@ __attribute__((target("avx2"))) static double sum_exp_avx2(const float *x, int n
 	return sum_exp_of(x, n, max, scale);
 }
 
-__attribute__((target("avx2"))) static float largest_avx2(const float *x, int n, bool *fine)
+__attribute__((target("avx2"))) static float largest_avx2(const float *x, int n, bool *fine, int *near)
 {
-	return largest_of(x, n, fine);
+	return largest_of(x, n, fine, near);
 }
 
 __attribute__((target("avx2"))) static int place_avx2(const float *x, int n, float v)
@@ -328,14 +349,14 @@ __attribute__((target("avx2"))) static int place_avx2(const float *x, int n, flo
 }
 #endif
 
-/* Largest of x[0..n); *fine is false when one is NaN or +infinity. */
-static float largest(const float *x, int n, bool *fine)
+/* Largest of x[0..n), of which the first is *near or behind it; *fine is false when one is NaN or +infinity. */
+static float largest(const float *x, int n, bool *fine, int *near)
 {
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2"))
-		return largest_avx2(x, n, fine);
+		return largest_avx2(x, n, fine, near);
 #endif
-	return largest_of(x, n, fine);
+	return largest_of(x, n, fine, near);
 }
 
 /* Returns the first i with x[i] == v; one of x[0..n) is v. */
@@ -632,10 +653,10 @@ static float raw_logit(const struct sampler *s, const float *x, int32_t token)
 
 int sampler_pick(struct sampler *s, float *x, int64_t position, struct pick *out, struct err *err)
 {
-	int n = s->n_vocab;
+	int n = s->n_vocab, near;
 	double lse = 0;
 	bool fine;
-	float max = largest(x, n, &fine);
+	float max = largest(x, n, &fine, &near);
 
 	if (!fine)
 		return not_finite(x, n, position, err);
@@ -647,14 +668,14 @@ int sampler_pick(struct sampler *s, float *x, int64_t position, struct pick *out
 	}
 	if (s->n_seen || s->mask || s->n_out < s->p.min_tokens) {
 		adjust(s, x);
-		max = largest(x, n, &fine);
+		max = largest(x, n, &fine, &near);
 		if (!fine)
 			return not_finite(x, n, position, err);
 	}
 	if (max == -INFINITY)
 		return err_set(err, E_ARG, "no token is allowed at position %lld", (long long)position);
 	if (s->p.temperature < temperature_min) {
-		out->token = place_of(x, n, max);
+		out->token = near + place_of(x + near, n - near, max);
 	} else {
 		out->token = draw(s, x, max, position);
 	}

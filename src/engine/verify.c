@@ -121,7 +121,8 @@ static int pick_token(struct engine *e, struct request *r, float *row, int pos, 
 struct look {
 	struct engine *e;
 	struct batch_item *it;
-	int i; /* row of the item's with logits; e->row holds them */
+	int i;      /* row of the item's with logits ... */
+	float *row; /* ... and these: scratch */
 };
 
 /* Shows one row's logits to on_logits, and picks the next token if they are of the answer's last
@@ -135,7 +136,7 @@ static void look(void *arg)
 	struct pick pick;
 
 	if (r->on_logits && pos >= r->reported) {
-		r->on_logits(r->on_logits_arg, pos, e->row, e->m->shape.vocab);
+		r->on_logits(r->on_logits_arg, pos, l->row, e->m->shape.vocab);
 		r->reported = pos + 1;
 	}
 	if (pos != r->n_tok - 1 || !r->out_max)
@@ -143,7 +144,7 @@ static void look(void *arg)
 	if (r->mask)
 		r->sampler.mask = r->mask->ops->mask(r->mask);
 	/* The new token's place is pos + 1. */
-	if (pick_token(e, r, e->row, pos + 1, &pick)) {
+	if (pick_token(e, r, l->row, pos + 1, &pick)) {
 		verify_end(r, FINISH_ERROR);
 		return;
 	}
@@ -169,16 +170,17 @@ int verify(struct engine *e, struct batch_item *it)
 	}
 	for (int i = 0; i < it->n_logit; i++) {
 		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row], n_tok = r->n_tok;
+		float *logits;
 
 		if (r->ending || pos >= r->n_tok || (e->batch.tok[row] >= 0 && e->batch.tok[row] != r->tok[pos]))
 			break; /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
-		be->ops->read(be, e->row, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab * sizeof(float));
+		logits = backend_near(be, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab, e->row);
 		if (r->row && pos == r->n_prompt - 1)
 			be->ops->read(be, r->row, e->pass.last + (size_t)(it->logit + i) * hidden,
 			              hidden * sizeof(float));
-		if (request_guard(r, look, &(struct look){ e, it, i }))
+		if (request_guard(r, look, &(struct look){ e, it, i, logits }))
 			continue;
 		/* Undoes the look at the row; all requests share the scratch. */
 		r->n_tok = n_tok;

@@ -184,6 +184,31 @@ static void test_greedy(void **state)
 	}
 }
 
+/* A vocabulary of many stretches: the first of several largest, wherever they are. */
+static void test_greedy_of_many(void **state)
+{
+	enum { N = 12345 };
+	static float x[N];
+	struct sampler_params p;
+	struct sampler s;
+
+	sampler_params_init(&p);
+	p.temperature = 0;
+	assert_int_equal(sampler_init(&s, &p, N, NULL, 0, NULL), 0);
+	for (int round = 0; round < 300; round++) {
+		const int edge[] = { 0, 4095, 4096, 8191, 8192, 12287, 12288, N - 1 };
+		int at[2] = { die(2) ? edge[die(8)] : die(N), die(2) ? edge[die(8)] : die(N) };
+
+		for (int i = 0; i < N; i++)
+			x[i] = round % 3 ? (float)uniform() : -INFINITY;
+		x[at[0]] = x[at[1]] = 2;
+		assert_int_equal(pick_of(&s, x, N, 3), at[0] < at[1] ? at[0] : at[1]);
+		x[die(N)] = NAN;
+		assert_int_not_equal(sampler_pick(&s, x, 3, &(struct pick){ 0 }, &(struct err){ 0 }), 0);
+	}
+	sampler_fini(&s);
+}
+
 static void test_bad_logits(void **state)
 {
 	const float bad[] = { NAN, INFINITY };
@@ -681,6 +706,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_against_slow),
 		cmocka_unit_test(test_greedy),
+		cmocka_unit_test(test_greedy_of_many),
 		cmocka_unit_test(test_bad_logits),
 		cmocka_unit_test(test_params),
 		cmocka_unit_test(test_vocabulary_bound),

@@ -329,6 +329,7 @@ static const struct backend_ops cpu_ops = {
 	.alloc = cpu_alloc,
 	.free = cpu_free,
 	.discard = cpu_discard,
+	.near = true,
 	.write = cpu_write,
 	.read = cpu_read,
 	.copy = cpu_copy,

@@ -112,9 +112,7 @@ void draft_pass_run(struct draft_pass *p)
 float *draft_pass_logits(struct draft_pass *p, int i)
 {
 	size_t vocab = (size_t)p->m->shape.vocab;
-	struct backend *be = p->m->be;
 
 	assert(i >= 0 && i < p->pass.n_logit);
-	be->ops->read(be, p->row, p->pass.logits + (size_t)i * vocab, vocab * sizeof(float));
-	return p->row;
+	return backend_near(p->m->be, p->pass.logits + (size_t)i * vocab, vocab, p->row);
 }

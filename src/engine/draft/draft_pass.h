@@ -19,7 +19,7 @@ struct draft_pass {
 	/* [seqs_max] set by run for spans whose rows are invalid, since a row of a table could not be read: nothing may be
 	 * guessed from them or kept of them. */
 	bool *spoiled;
-	float *row; /* [vocab] near */
+	float *row; /* [vocab] scratch: backend_near, of one row of logits */
 };
 
 /* The model stays the caller's.  E_FULL: no memory. */
@@ -32,7 +32,7 @@ void draft_pass_clear(struct draft_pass *p);
  * room, and nothing has changed. */
 int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits);
 void draft_pass_run(struct draft_pass *p);
-/* The i-th row that wanted logits; valid until the next call. */
+/* The i-th row that wanted logits, to be read once and changed at will; valid until the next call. */
 float *draft_pass_logits(struct draft_pass *p, int i);
 
 #endif
