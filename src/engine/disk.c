@@ -652,7 +652,7 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	struct disk *d = (struct disk *)tier;
 	struct inquiry *a = inquiry_of(d, check64(tok, (size_t)n * sizeof(*tok)) ^ check64(salt, strlen(salt)));
 	int64_t now = engine_now(d->e), wait = d->e->opts.disk_wait_ns;
-	double compute;
+	double worth; /* ns that reading may take; 0: not known */
 	int at;
 
 	a->asked = d->step;
@@ -662,14 +662,14 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	if (a->deadline != INT64_MAX && d->load)
 		return true;
 	at = find_on_disk(tier, salt, tok, n - 1);
-	compute = wait ? (double)wait : compute_ns(d->e, at - have);
-	if (at - have < GAIN_MIN || (compute > 0 && read_ns(d, have, at) > compute)) {
+	worth = wait ? (double)wait : compute_ns(d->e, at - have);
+	if (at - have < GAIN_MIN || (worth > 0 && read_ns(d, have, at) > worth)) {
 		a->id = 0;
 		return false;
 	}
 	if (a->deadline == INT64_MAX) {
 		if (!wait)
-			wait = compute <= 0 ? WAIT_NS : compute > WAIT_LEAST_NS ? (int64_t)compute : WAIT_LEAST_NS;
+			wait = worth <= 0 ? WAIT_NS : worth > WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS;
 		a->deadline = now + wait;
 	}
 	if (!d->load)

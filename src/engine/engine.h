@@ -55,7 +55,7 @@ struct engine_opts {
 	 * of, beside their tokens (docs/prefix-disk.md). */
 	const char *disk_dir;
 	uint64_t disk_bytes; /* budget of the folder */
-	/* Longest that a prompt waits for its prefix to be read; 0: as long as computing it would take. */
+	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
 	int64_t disk_wait_ns;
 	struct digest model;
 	const struct spill_io *disk_io; /* NULL: the system's (tests) */

@@ -506,7 +506,7 @@ static void compute_fast(struct rig *g, uint64_t seed)
 	atomic_store(&hands.tick, 0);
 }
 
-/* Where computing is faster than the disk, nothing is read, unless a wait is given; that wait is kept to. */
+/* A prompt that is computed faster than it is read does not wait for the disk; a wait that is given is kept to. */
 static void test_wait(void)
 {
 	struct rig g = rig();
