@@ -211,7 +211,7 @@ enum { SIDES = 4 };
 /* Numbers that are looked at before the place of the largest so far is noted. */
 enum { STRETCH = 4096 };
 
-/* Of a stretch of x, see largest. */
+/* Returns the largest of one stretch; *fine becomes false when a number in it is NaN or +infinity. */
 INLINE float largest_in(const float *x, int n, bool *fine)
 {
 	const floats least = { -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY };

@@ -121,8 +121,8 @@ static int pick_token(struct engine *e, struct request *r, float *row, int pos, 
 struct look {
 	struct engine *e;
 	struct batch_item *it;
-	int i;      /* row of the item's with logits ... */
-	float *row; /* ... and these: scratch */
+	int i;      /* a row of the item's, of those with logits */
+	float *row; /* [vocab] the row's logits, which the look may change */
 };
 
 /* Shows one row's logits to on_logits, and picks the next token if they are of the answer's last
