@@ -42,7 +42,7 @@ bool file_map_mend(const void *address);
 
 /* Replaces the whole huge pages within bytes [from, to) of the mapping, from the front, by memory of
  * the process's own with the same bytes at the same addresses, which the system may hold in huge pages:
- * there are none for mapped files, and reading small ones is slower (docs/notes/kernels.md says by
+ * there are none for mapped files, and reading small ones is slower (bench/notes/kernels.md says by
  * how much).  Any thread; other threads may read the mapping during the call, and see the same bytes.
  * Before each piece of 32 MB, while the last is still mapped, it calls more(arg, bytes done so
  * far), and ends when that returns false.  Returns the bytes replaced: fewer than possible where

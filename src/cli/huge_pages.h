@@ -2,7 +2,7 @@
  *
  * Mapped files come in pages of 4 KB, and a step that reads gigabytes of them waits for
  * their addresses as well; and kernels read some matrices faster in another order than the file's: see
- * docs/notes/kernels.md, "Huge pages".  So the weights are laid out anew or copied into
+ * bench/notes/kernels.md, "Huge pages".  So the weights are laid out anew or copied into
  * memory of the process's own behind the program's back (the backend's pack), by a thread
  * that gets what processor time nobody else wants, and that lets answers go first. */
 #ifndef CLI_HUGE_PAGES_H

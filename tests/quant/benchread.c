@@ -5,7 +5,7 @@
  * FORMAT is a name of sample.h (Q8_0, affine4 ...) of COLS inputs; --rows: of activations (1); --mb: of weights (250).  Two threads
  * on two processors take a half each, in parts of 960 outputs as products do.  Kernel and loads take turns, each going first
  * in turn, for so many seconds (10).  Rounds are sorted by what the loads gave, since what a virtual machine's memory gives
- * moves (docs/notes/beside-others.md, "Near and far processors"), and each quarter's medians are printed in GB/s:
+ * moves (bench/notes/beside-others.md, "Near and far processors"), and each quarter's medians are printed in GB/s:
  *
  *     hinted loads    64 bytes at a time, each line asked for 4 KB ahead
  *     bare loads      64 bytes at a time

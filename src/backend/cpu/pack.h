@@ -3,7 +3,7 @@
  *
  * Operations read host memory where it is, so placing costs nothing.  In spare time matrices are
  * packed into blocks where the level's kernels read these (quant/packed.h), and what else the
- * files hold moves to huge pages at the same addresses (file_map_own): docs/notes/kernels.md, "Huge
+ * files hold moves to huge pages at the same addresses (file_map_own): bench/notes/kernels.md, "Huge
  * pages", says what it gains. */
 #ifndef BACKEND_CPU_PACK_H
 #define BACKEND_CPU_PACK_H

@@ -22,7 +22,7 @@ __attribute__((always_inline)) static inline void coded_prefetch_scales(const st
  * follow, whichever thread computes those, in RUNS runs of memory side by side, one line of each run in
  * turn.  The hardware prefetcher reads a page in rising order, a few lines ahead and only while the
  * page is being read, so reading several pages at once keeps more lines in flight than one does
- * (docs/notes/kernels.md).  At the end of the weight the last outputs are prefetched again. */
+ * (bench/notes/kernels.md).  At the end of the weight the last outputs are prefetched again. */
 struct coded_ahead {
 	const uint8_t *at; /* the share's first line of the first run */
 	size_t hop;        /* from a run to the next */

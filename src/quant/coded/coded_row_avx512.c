@@ -1,7 +1,7 @@
 /* coded_row_avx512.c - one row over affine codes of 4 or 8 bits in groups of 64; the bits of coded.c.
  *
  * Decoding one sequence is reading, and memory gives most when it is read as two runs side by side,
- * a line of each in turn, asked for a bit less than a page ahead (docs/notes/kernels.md, Tried).  So
+ * a line of each in turn, asked for a bit less than a page ahead (bench/notes/kernels.md, Tried).  So
  * the outputs of both halves of a part are read one after the other, in pairs, a line of each in
  * turn.  Whatever else there is to do comes in pieces between two outputs, and nothing is asked for
  * in bursts: the sums of 2 x 16 outputs go to scratch, and while the next are read, they and their

@@ -4,7 +4,7 @@
  * all, so that sums stay in lanes and a group ends with its float steps, nothing turned.  As long as
  * registers last, up to four rows, two runs of memory are read side by side, the blocks of both halves of the
  * outputs, a line of each in turn, asked for a bit less than a page ahead: what memory gives most to here
- * (docs/notes/kernels.md, Tried).  More rows have arithmetic to do meanwhile, and read one, two pages ahead. */
+ * (bench/notes/kernels.md, Tried).  More rows have arithmetic to do meanwhile, and read one, two pages ahead. */
 #include <assert.h>
 #include <immintrin.h>
 

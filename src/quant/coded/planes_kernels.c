@@ -3,7 +3,7 @@
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
  * group ends with its float steps, nothing turned.  Memory is read once and in rising order, and by one or two rows without
- * hints: one such stream is what a processor fetches ahead best (docs/notes/beside-others.md, "One stream").  Codes of n
+ * hints: one such stream is what a processor fetches ahead best (bench/notes/beside-others.md, "One stream").  Codes of n
  * bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and scales are stored, which is
  * what differs between formats, is a constant of a kernel (SHAPES).
  *
