@@ -422,6 +422,36 @@ case("dynamo PR 4253, lines in JSON", "deepseek", ds("tool", "calls", "begin") +
 case("vllm#28219", "llama", '{"name": "get_weather", "parameters": {"city": "Lima", "days": 2}}', ("get_weather", {"city": "Lima", "days": 2}))
 case("mlx-swift-lm PR 205, JSON that is no call", "hermes", 'The file says {"name": "Alice", "age": 5}.', content='The file says {"name": "Alice", "age": 5}.')
 
+# ---- the end of a value inside of one
+ENDS = ["</parameter>", "</function>", "</tool_call>", "<parameter=query>", "</arg_value>", "<arg_key>x</arg_key>", "</invoke>", "</seed:tool_call>",
+        "</minimax:tool_call>", "</%sparameter>" % D, "<|tool_call_end|>", "\n</parameter>\n</function>\n</tool_call>",
+        "</arg_value>\n</tool_call>", "</parameter>\n</invoke>\n</minimax:tool_call>", "]<|tool_call_end|>", "it's", "]", "}"]
+dsml = lambda n, a: "<%sfunction_calls>\n<%sinvoke name=\"%s\">\n" % (D, D, n) + "".join(
+    "<%sparameter name=\"%s\" string=\"%s\">%s</%sparameter>\n" % (D, k, str(isinstance(v, str)).lower(), v if isinstance(v, str) else js(v), D)
+    for k, v in a.items()) + "</%sinvoke>\n</%sfunction_calls>" % (D, D)
+sd = lambda n, a: "<seed:tool_call>\n" + "<function=%s>\n" % n + "".join(
+    "<parameter=%s>%s</parameter>\n" % (k, v if isinstance(v, str) else js(v)) for k, v in a.items()) + "</function>\n</seed:tool_call>"
+js = lambda v: json.dumps(v, ensure_ascii=False)
+bare = lambda a: [(k, v if isinstance(v, str) else js(v)) for k, v in a.items()]
+SPELLED = {"qwen": lambda n, a: q(n, *bare(a)), "glm": lambda n, a: g(n, *bare(a)), "minimax": lambda n, a: m((n, bare(a))), "seed": sd, "dsml": dsml,
+           "lfm": lambda n, a: lf("%s(%s)" % (n, ", ".join("%s=%s" % (k, js(v)) for k, v in a.items()))),
+           "hermes": lambda n, a: h(n, js(a))}
+# Such a text alone is one that no reader could tell from the end of the value.
+BARE = {"qwen": ENDS[:1] + ENDS[4:11], "glm": ENDS[:5] + ENDS[6:12], "minimax": ENDS[:1] + ENDS[4:6] + ENDS[7:8] + ENDS[9:11],
+        "seed": ENDS[:1] + ENDS[4:7] + ENDS[8:11], "dsml": ENDS, "lfm": ENDS, "hermes": ENDS}
+for dialect, spell in SPELLED.items():
+    for end in ENDS:
+        inside = "a %s b" % end
+        case("the end inside of a list", dialect, spell("search", {"query": "q", "exclude": [inside, end], "safe": True}),
+             ("search", {"query": "q", "exclude": [inside, end], "safe": True}))
+        case("the end inside of an object", dialect, spell("search", {"opts": {"k": inside, "l": [end]}, "max_results": 5}),
+             ("search", {"opts": {"k": inside, "l": [end]}, "max_results": 5}))
+    for end in BARE[dialect]:
+        case("the end inside of a text", dialect, spell("write", {"filePath": "/a", "content": "a %s b" % end}),
+             ("write", {"filePath": "/a", "content": "a %s b" % end}))
+        case("the end at the end of a text", dialect, spell("write", {"content": "a\n%s.\nb" % end, "filePath": "/a"}),
+             ("write", {"content": "a\n%s.\nb" % end, "filePath": "/a"}))
+
 tools = [{"type": "function", "function": {"name": n, "parameters": {"type": "object", "properties": {k: {"type": t} for k, t in p.items()}}}}
          for n, p in TOOLS.items()]
 json.dump({"tools": tools, "cases": cases}, sys.stdout, ensure_ascii=False, indent=0)

@@ -70,7 +70,7 @@ static size_t lost_key(const struct split *s, const char *p, size_t n)
 		return 0;
 	buf_init(&key);
 	buf_put(&key, p + at, n - at);
-	known = json_get(json_get(split_parameters(s, p, len), "properties"), key.p);
+	known = argument_named(split_parameters(s, p, len), key.p);
 	buf_fini(&key);
 	return known ? len : 0;
 }
@@ -207,8 +207,21 @@ static const char *past_marks(const char *p, const char *end, const char *mark)
 	return p;
 }
 
+/* Where the value at p[0..n) ends; NULL: more is needed. */
+static const char *value_stop(struct split *s, const struct marks *m, const char *p, size_t n, bool over)
+{
+	const char *const follow[] = { m->key, *m->end ? m->end : m->close, m->close, NULL };
+	const struct value_form f = { m->value_end, follow };
+	size_t len;
+	enum verdict v = value_json(&f, s->call.kinds, &s->call.value, p, n, &len);
+
+	if (v == CALL_NO || (v == CALL_MAYBE && over))
+		v = value_text(&f, s->call.kinds, p, n, over, &len);
+	return v == CALL_YES ? p + len : NULL;
+}
+
 /* One argument at p[0..n), which begins with its mark.  Returns the bytes it takes; 0: more is needed. */
-static size_t argument(struct split *s, const struct marks *m, const char *p, size_t n)
+static size_t argument(struct split *s, const struct marks *m, const char *p, size_t n, bool over)
 {
 	const char *key = past_marks(p, p + n, m->key),
 		   *end = memmem(key, (size_t)(p + n - key), m->key_end, strlen(m->key_end)), *value, *stop;
@@ -227,7 +240,11 @@ static size_t argument(struct split *s, const struct marks *m, const char *p, si
 			return 0;
 		value += strlen(m->value);
 	}
-	if (!(stop = memmem(value, (size_t)(p + n - value), m->value_end, strlen(m->value_end))))
+	/* Once for an argument, however many pieces it comes in: depth tells that it was done. */
+	if (!s->call.depth)
+		s->call.kinds = kinds_of(s, key, (size_t)(end - key), attributes, (size_t)(tag - attributes));
+	s->call.depth = 1;
+	if (!(stop = value_stop(s, m, value, (size_t)(p + n - value), over)))
 		return 0;
 	len = (size_t)(stop - value);
 	/* A line break after the mark and before the next belong to the form, but where strings are marked as such. */
@@ -235,8 +252,9 @@ static size_t argument(struct split *s, const struct marks *m, const char *p, si
 		value++, len--;
 	if (!m->attributes && len && value[len - 1] == '\n')
 		len--;
-	put_argument(s, key, (size_t)(end - key),
-	             kinds_of(s, key, (size_t)(end - key), attributes, (size_t)(tag - attributes)), value, len);
+	put_argument(s, key, (size_t)(end - key), s->call.kinds, value, len);
+	s->call.value = (struct extent){ 0 };
+	s->call.depth = 0;
 	return (size_t)(stop - p) + strlen(m->value_end);
 }
 
@@ -268,7 +286,7 @@ static bool arguments(struct split *s, const struct marks *m, bool over, enum pr
 		s->call.stage = AFTER;
 		return true;
 	}
-	if (key == CALL_YES && (used = argument(s, m, p, n))) {
+	if (key == CALL_YES && (used = argument(s, m, p, n, over))) {
 		split_drop(s, at + used);
 		return true;
 	}

@@ -279,21 +279,35 @@ static enum progress read_call(struct split *s, bool over)
 
 /* ---- between tags ---- */
 
-/* All calls of p[0..n), in brackets with commas between, or one to a line.  put: into s. */
-static bool enclosed(const char *p, size_t n, struct split *s, bool put)
+/* All calls of p[0..n), in brackets with commas between, or one to a line, and `close`, which at the end of the text may be
+ * missing.  It is looked for behind the calls: in a string it is text.  put: into s. */
+static enum verdict enclosed(const char *close, const char *p, size_t n, bool over, struct split *s, bool put,
+                             size_t *used)
 {
 	struct reader r = { p, p + n, false };
-	bool list = python_char(&r, '['), good = true;
-	int count = 0;
+	bool list = python_char(&r, '[');
+	enum verdict v = CALL_NO;
 
 	r.cut = false;
-	for (skip(&r); good && r.p < r.end && *r.p != ']'; skip(&r)) {
+	for (int count = 0;; count++) {
 		const char *name;
 		size_t n_name;
 		struct buf b;
+		bool good;
 
-		if (count++ && list && !python_char(&r, ','))
-			return false;
+		skip(&r);
+		v = text_match(r.p, (size_t)(r.end - r.p), close);
+		if (count && (v == CALL_YES || (r.p == r.end && over)) && !list)
+			break;
+		if (count && list && python_char(&r, ']')) {
+			skip(&r);
+			v = text_match(r.p, (size_t)(r.end - r.p), close);
+			break;
+		}
+		if (v == CALL_MAYBE && !over)
+			return v;
+		if (count && list && !python_char(&r, ','))
+			return r.cut && !over ? CALL_MAYBE : CALL_NO;
 		buf_init(&b);
 		good = call(&r, false, &name, &n_name, &b);
 		if (good && put) {
@@ -302,40 +316,31 @@ static bool enclosed(const char *p, size_t n, struct split *s, bool put)
 			split_piece(s, PIECE_CALL_END, "", 0);
 		}
 		buf_fini(&b);
+		if (!good)
+			return r.cut && !over ? CALL_MAYBE : CALL_NO;
+		r.cut = false;
 	}
-	good = good && count && (!list || python_char(&r, ']'));
-	skip(&r);
-	return good && r.p == r.end;
-}
-
-/* The bytes before the closing tag; MAYBE: it is not there yet.  At the end of the text it may be missing. */
-static enum verdict body_of(const struct dialect *d, const char *p, size_t n, bool over, size_t *body, size_t *used)
-{
-	const char *close = d->form, *at = memmem(p, n, close, strlen(close));
-
-	if (!at && !over)
-		return CALL_MAYBE;
-	*body = at ? (size_t)(at - p) : n;
-	*used = at ? *body + strlen(close) : n;
-	return CALL_YES;
+	if (v == CALL_MAYBE && over)
+		v = r.p == r.end ? CALL_YES : CALL_NO;
+	*used = (size_t)(r.p - p) + (r.p == r.end ? 0 : strlen(close));
+	return v;
 }
 
 static enum verdict begins_enclosed(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
-	size_t body, used;
+	size_t used;
 
-	if (body_of(d, p, n, over, &body, &used) != CALL_YES)
+	/* Most of the time the end is not there yet. */
+	if (!over && !memmem(p, n, d->form, strlen(d->form)))
 		return CALL_MAYBE;
-	return enclosed(p, body, (struct split *)s, false) ? CALL_YES : CALL_NO;
+	return enclosed(d->form, p, n, over, (struct split *)s, false, &used);
 }
 
 static enum progress read_enclosed(struct split *s, bool over)
 {
-	size_t body = 0, used = 0;
+	size_t used = s->held.n;
 
-	body_of(s->dialect, s->held.p, s->held.n, true, &body, &used);
-	(void)over;
-	enclosed(s->held.p, body, s, true);
+	enclosed(s->dialect->form, s->held.p, s->held.n, over, s, true, &used);
 	split_drop(s, used);
 	return CALL_DONE;
 }

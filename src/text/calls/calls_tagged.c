@@ -10,13 +10,10 @@
  *
  * Values are bare text; what they become is decided by the tool's schema.  A value
  * that can only be a string is passed on as it comes, others when they are whole. */
-#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/utf8.h"
 #include "text/calls/dialect.h"
-#include "text/grammar/shapes.h"
 
 enum { NAME_MAX_BYTES = 200, STRAY_BYTES_MAX = 400 };
 enum { NAME, BETWEEN, STRING, OTHER, AFTER }; /* stages */
@@ -87,111 +84,6 @@ static enum verdict begins(const struct split *s, const struct dialect *d, const
 	if (v == CALL_YES || w == CALL_YES)
 		return CALL_YES;
 	return v == CALL_MAYBE || w == CALL_MAYBE ? CALL_MAYBE : CALL_NO;
-}
-
-/* ---- what a schema allows ---- */
-
-enum { LOOK_MAX = 1000 }; /* schemas looked at for one argument: references may go in circles */
-
-struct looking {
-	const struct json *root;
-	int left;
-};
-
-static unsigned kinds_of(struct looking *l, const struct json *schema, int depth);
-
-static unsigned kind_named(const struct json *type)
-{
-	static const struct {
-		const char *name;
-		unsigned bits;
-	} names[] = {
-		{ "string", 1u << JSON_STRING },
-		{ "integer", 1u << JSON_INT },
-		{ "number", 1u << JSON_INT | 1u << JSON_DOUBLE },
-		{ "boolean", 1u << JSON_BOOL },
-		{ "object", 1u << JSON_OBJECT },
-		{ "array", 1u << JSON_ARRAY },
-		{ "null", 1u << JSON_NULL },
-	};
-	size_t n;
-	const char *s = json_str(type, &n);
-
-	for (size_t i = 0; s && i < sizeof names / sizeof *names; i++)
-		if (!strcmp(s, names[i].name))
-			return names[i].bits;
-	return 0;
-}
-
-static unsigned kinds_of_all(struct looking *l, const struct json *list, int depth)
-{
-	unsigned bits = 0;
-
-	for (size_t i = 0; i < json_len(list); i++)
-		bits |= kinds_of(l, json_at(list, i), depth + 1);
-	return bits;
-}
-
-/* As bits of enum json_kind; 0: it does not say. */
-static unsigned kinds_of(struct looking *l, const struct json *schema, int depth)
-{
-	const struct json *type = json_get(schema, "type"), *list = json_get(schema, "enum"),
-			  *one = json_get(schema, "const");
-	unsigned bits = kind_named(type);
-	const char *ref;
-	size_t n;
-
-	if (depth > 8 || !l->left--)
-		return 0;
-	for (size_t i = 0; json_kind(type) == JSON_ARRAY && i < json_len(type); i++)
-		bits |= kind_named(json_at(type, i));
-	if (bits)
-		return bits;
-	for (size_t i = 0; i < json_len(list); i++)
-		bits |= 1u << json_kind(json_at(list, i));
-	if (one)
-		bits |= 1u << json_kind(one);
-	if ((ref = json_str(json_get(schema, "$ref"), &n)) && ref[0] == '#' && l->root)
-		bits |= kinds_of(l, schema_at(l->root, ref + 1), depth + 1);
-	return bits | kinds_of_all(l, json_get(schema, "anyOf"), depth) |
-	       kinds_of_all(l, json_get(schema, "oneOf"), depth) | kinds_of_all(l, json_get(schema, "allOf"), depth);
-}
-
-unsigned argument_kinds(const struct json *parameters, const char *key)
-{
-	struct looking l = { parameters, LOOK_MAX };
-
-	return kinds_of(&l, json_get(json_get(parameters, "properties"), key), 0);
-}
-
-void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n)
-{
-	static const struct {
-		const char *word, *json;
-		enum json_kind kind;
-	} words[] = {
-		{ "True", "true", JSON_BOOL },
-		{ "False", "false", JSON_BOOL },
-		{ "None", "null", JSON_NULL },
-	};
-	struct json *j = json_parse(p, n, 0, NULL), *mended = j ? NULL : json_mended(p, n);
-	size_t before = out->n;
-
-	if (j && (kinds & 1u << json_kind(j)))
-		json_put(out, j);
-	if (mended && (kinds & 1u << json_kind(mended)))
-		json_put(out, mended);
-	json_free(mended);
-	/* Templates write what is true as Python does. */
-	for (size_t i = 0; i < 3 && out->n == before; i++)
-		if (kinds & 1u << words[i].kind && n == strlen(words[i].word) && !strncasecmp(p, words[i].word, n))
-			buf_puts(out, words[i].json);
-	/* Not what the schema wants, but what the model said. */
-	if (out->n == before && j && kinds && !(kinds & 1u << JSON_STRING))
-		json_put(out, j);
-	if (out->n == before)
-		json_put_str(out, p, n);
-	json_free(j);
 }
 
 /* A whole value that need not be a string. */
@@ -275,6 +167,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 		} else {
 			s->call.stage = OTHER;
 		}
+		s->call.value = (struct extent){ 0 };
 		s->call.depth = 1; /* the line break after the tag belongs to the form */
 		split_drop(s, at + used);
 		return true;
@@ -308,7 +201,7 @@ static enum verdict ends_call(const char *p, size_t n)
  * there; *held bytes at the end of the text may yet become one. */
 static const char *next_parameter(const struct split *s, size_t *held)
 {
-	const struct json *known = json_get(split_parameters(s, s->call.name.p, s->call.name.n), "properties");
+	const struct json *parameters = split_parameters(s, s->call.name.p, s->call.name.n);
 	const char *at = s->held.p, *end = at + s->held.n;
 
 	*held = 0;
@@ -331,7 +224,7 @@ static const char *next_parameter(const struct split *s, size_t *held)
 			continue;
 		buf_init(&key);
 		buf_put(&key, name, len);
-		own = json_get(known, key.p);
+		own = argument_named(parameters, key.p);
 		buf_fini(&key);
 		if (own)
 			return at - 1;
@@ -339,14 +232,31 @@ static const char *next_parameter(const struct split *s, size_t *held)
 	return NULL;
 }
 
-/* Where a value ends: *skip bytes there belong to the form.  NULL: not yet; *held as above. */
-static const char *value_stop(const struct split *s, size_t *skip, size_t *held)
-{
-	const char *end = memmem(s->held.p, s->held.n, parameter_end, strlen(parameter_end)), *next;
+static const char *const behind_value[] = { parameter_tag, function_end, call_end, NULL };
+static const struct value_form value_form = { parameter_end, behind_value };
 
-	next = next_parameter(s, held);
-	*skip = next && (!end || next < end) ? 0 : strlen(parameter_end);
-	return *skip ? end : next;
+/* Where a value ends: *skip bytes there belong to the form.  NULL: not yet; *held bytes at the end of the text may be no
+ * part of it. */
+static const char *value_stop(struct split *s, bool over, size_t *skip, size_t *held)
+{
+	size_t len, held_line;
+	enum verdict v = value_json(&value_form, s->call.stage == OTHER ? s->call.kinds : 0, &s->call.value, s->held.p,
+	                            s->held.n, &len);
+	const char *next = NULL;
+
+	*held = s->held.n;
+	if (v == CALL_MAYBE && !over)
+		return NULL;
+	if (v != CALL_YES) {
+		v = value_text(&value_form, s->call.kinds, s->held.p, s->held.n, over, &len);
+		next = next_parameter(s, &held_line);
+		*held = v == CALL_MAYBE && s->held.n - len > held_line ? s->held.n - len : held_line;
+	}
+	*skip = 0;
+	if (v != CALL_YES || (next && next < s->held.p + len))
+		return next;
+	*skip = strlen(parameter_end);
+	return s->held.p + len;
 }
 
 static void skip_break(struct split *s)
@@ -364,7 +274,7 @@ static bool string(struct split *s, bool over, enum progress *end)
 	size_t n, skip, held;
 
 	skip_break(s);
-	at = value_stop(s, &skip, &held);
+	at = value_stop(s, over, &skip, &held);
 	if (at) {
 		n = (size_t)(at - s->held.p);
 		put_part(s, s->held.p, n && skip && at[-1] == '\n' ? n - 1 : n);
@@ -375,11 +285,7 @@ static bool string(struct split *s, bool over, enum progress *end)
 	}
 	n = s->held.n;
 	if (!over) {
-		size_t most = strlen(parameter_end) - 1, k = n < most ? n : most;
-
-		while (k && memcmp(s->held.p + n - k, parameter_end, k))
-			k--;
-		n -= k > held ? k : held;
+		n -= held;
 		if (n && s->held.p[n - 1] == '\n')
 			n--;
 		n -= utf8_incomplete_tail(s->held.p, n);
@@ -396,7 +302,7 @@ static bool other(struct split *s, bool over, enum progress *end)
 	size_t n, skip, held;
 
 	skip_break(s);
-	at = value_stop(s, &skip, &held);
+	at = value_stop(s, over, &skip, &held);
 	if (!at) {
 		*end = CALL_MORE;
 		if (over) {

@@ -112,26 +112,34 @@ static size_t string_end(const char *p, size_t n)
 	return 0;
 }
 
+bool extent_put(struct extent *x, const char *p, size_t n)
+{
+	for (; x->at < n && !x->ended; x->at++) {
+		char c = p[x->at];
+
+		if (x->escaped) {
+			x->escaped = false;
+		} else if (x->quote) {
+			x->escaped = c == '\\';
+			x->quote = c == x->quote ? 0 : x->quote;
+			x->ended = !x->quote && !x->depth;
+		} else if (c == '"' || c == '\'') {
+			x->quote = c;
+		} else if (c == '{' || c == '[') {
+			x->depth++;
+		} else {
+			x->depth -= (c == '}' || c == ']') && x->depth;
+			x->ended = !x->depth;
+		}
+	}
+	return x->ended;
+}
+
 size_t json_extent(const char *p, size_t n)
 {
-	size_t depth = 0;
+	struct extent x = { 0 };
 
-	for (size_t i = 0; i < n; i++) {
-		if (p[i] == '"' || p[i] == '\'') {
-			size_t k = string_end(p + i, n - i);
-
-			if (!k)
-				return 0;
-			i += k - 1;
-		} else if (p[i] == '{' || p[i] == '[') {
-			depth++;
-		} else if ((p[i] == '}' || p[i] == ']') && (!depth || !--depth)) {
-			return i + 1;
-		}
-		if (!depth)
-			return i + 1;
-	}
-	return 0;
+	return extent_put(&x, p, n) ? x.at : 0;
 }
 
 /* Where p stands while the head is compared: at its end, or at a difference. */

@@ -84,12 +84,37 @@ size_t split_prefix(const struct split *s, const char *p, size_t n);
 bool split_knows(const struct split *s, const char *name, size_t n); /* is it one of the tools? */
 /* The schema of that tool's arguments; NULL when it has none. */
 const struct json *split_parameters(const struct split *s, const char *name, size_t n);
-/* The kinds that an argument may have, as bits of enum json_kind; 0: its schema does not say.  In tagged calls, whose
- * values are bare text, an argument that may only be a string, or may be anything, is a string. */
+
+/* ---- arguments as text between marks (argument.c) ---- */
+
+/* The kinds that an argument may have, as bits of enum json_kind; 0: its schema does not say.  All of the schema is asked:
+ * references, combinations and patterns of keys, of the whole and of the argument.  In tagged calls, whose values are bare
+ * text, an argument that may only be a string, or may be anything, is a string. */
 unsigned argument_kinds(const struct json *parameters, const char *key);
+bool argument_named(const struct json *parameters, const char *key); /* is it among the properties? */
+
+/* What stands behind a value. */
+struct value_form {
+	const char *end; /* begins with '<' and holds no other */
+	const char *const
+		*follow; /* ends with NULL: `end` is one where one of these stands behind it, blanks between or
+	                              not, or `end` again, or nothing more; else it is text of the value */
+};
+/* Where the value that begins at p[0] ends.  YES: f->end is at p + *len.  MAYBE: more text will tell.  NO: it is no list or
+ * object of those kinds with the end behind it.  Its brackets and strings are minded: an end inside of them is none.
+ * x: zeroed before the value's first bytes. */
+enum verdict value_json(const struct value_form *f, unsigned kinds, struct extent *x, const char *p, size_t n,
+                        size_t *len);
+/* Likewise of any text; the first end counts where it may be no string.  MAYBE: *len bytes surely belong to it.  NO, where
+ * over: the end is missing. */
+enum verdict value_text(const struct value_form *f, unsigned kinds, const char *p, size_t n, bool over, size_t *len);
+/* Appends bare text as JSON of one of the kinds (0: any) if it reads as such, else as a string. */
+void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
 
 size_t blanks(const char *p, size_t n);        /* at the beginning */
 size_t blanks_at_end(const char *p, size_t n); /* likewise */
+/* Looks on, from x->at; true: the value that begins at p[0] ends before p + x->at. */
+bool extent_put(struct extent *x, const char *p, size_t n);
 /* The end of the value that begins at p[0], in JSON or as Python writes it, brackets and strings minded, or 0
  * when it is not there yet. */
 size_t json_extent(const char *p, size_t n);
@@ -110,8 +135,6 @@ enum verdict json_call_head(const char *p, size_t n, const char *const *keys, co
 enum progress json_call_read(struct split *s, const char *const *keys, bool over);
 /* Arguments that begin s->held, passed on as they are written up to the end of their object, and CALL_END. */
 enum progress json_arguments_read(struct split *s, bool over);
-/* Appends bare text as JSON of one of the kinds (0: any) if it reads as such, else as a string. */
-void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
 /* p[0..n) against text: MAYBE while it may still become it. */
 enum verdict text_match(const char *p, size_t n, const char *text);
 /* How many of the last bytes of p[0..n) may be the beginning of text. */

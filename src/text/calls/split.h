@@ -27,6 +27,13 @@ struct mend {
 	size_t depth;
 };
 
+/* Where the search for the end of a JSON value stands, brackets and strings minded. */
+struct extent {
+	size_t at, depth; /* at: bytes looked at */
+	char quote;       /* of the string it is in; 0: it is in none */
+	bool escaped, ended;
+};
+
 enum piece_kind {
 	PIECE_THINKING,
 	PIECE_CONTENT,
@@ -64,6 +71,7 @@ struct split {
 		int stage, n_argument, depth;
 		bool in_string, escaped;
 		struct mend mend;
+		struct extent value; /* of the argument that is being read */
 		unsigned kinds;
 		struct buf name, arguments;
 	} call;
