@@ -242,7 +242,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->group = conf_int(c, "layer_group_size", 1, CONF_LAYERS_MAX);
 	p->norms = conf_int_or(c, "group_norm_size", 1, 1, CONF_HEADS_MAX);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
-		                    .act = ffn_read_act(c) };
+		                    .act = ffn_read_act(c, ACT_NONE) };
 	p->hybrid = !strcmp(s->m.arch, "bailing_hybrid");
 	if (p->hybrid)
 		read_hybrid(s, c, p);

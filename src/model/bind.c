@@ -130,6 +130,11 @@ void bind_find_prefix(struct binder *b, const char *embed)
 		b->code = store_missing(b->st, whole, b->err);
 }
 
+const char *bind_head_prefix(const struct binder *b)
+{
+	return store_prefix(b->st, head_prefixes, "lm_head.weight");
+}
+
 void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, const char *name, int vocab,
                     int hidden, bool tied)
 {
@@ -139,7 +144,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 	if (b->code)
 		return;
 	bind_apart(b, embed);
-	p = store_prefix(b->st, head_prefixes, "lm_head.weight");
+	p = bind_head_prefix(b);
 	if (p) {
 		b->prefix = p;
 		bind_weight(b, head, vocab, hidden, "lm_head");

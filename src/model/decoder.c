@@ -34,6 +34,7 @@ void decoder_read(struct decoder *d, struct conf *c, const struct decoder_defaul
 	struct shape *s = &d->m.shape;
 	struct attention_form *a = &p->attn;
 	struct attn *op = &a->op;
+	const char *eps = f->eps_key ? f->eps_key : "rms_norm_eps";
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
@@ -42,10 +43,11 @@ void decoder_read(struct decoder *d, struct conf *c, const struct decoder_defaul
 	op->heads = int_or(c, "num_attention_heads", f->heads, 1, CONF_HEADS_MAX);
 	op->heads_kv = conf_int_or(c, "num_key_value_heads", f->heads_kv ? f->heads_kv : op->heads, 1, CONF_HEADS_MAX);
 	op->dim = conf_int_or(c, "head_dim", f->dim ? f->dim : s->hidden / op->heads, 2, CONF_HEAD_DIM_MAX);
-	d->eps = (float)(f->eps > 0 ? conf_double_or(c, "rms_norm_eps", f->eps) : conf_double(c, "rms_norm_eps"));
+	d->eps = (float)(f->eps > 0 ? conf_double_or(c, eps, f->eps) : conf_double(c, eps));
 	p->tied = conf_bool_or(c, "tie_word_embeddings", f->tied);
 	p->ffn.inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
-	p->ffn.act = ffn_read_act(c);
+	if (p->ffn.act.kind == ACT_NONE)
+		p->ffn.act = ffn_read_act(c, f->act);
 	if (!c->code && op->heads % op->heads_kv)
 		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", op->heads,
 		          op->heads_kv);
@@ -164,11 +166,15 @@ size_t decoder_work_floats(const struct model *m, int n_row, int n_logit)
 }
 
 /* The block's input: x through its norm, or x as it is. */
-static const float *normed(struct pass *p, const struct decoder *d, const float *gain, const float *x, float *h)
+static const float *normed(struct pass *p, const struct decoder *d, const float *gain, const float *bias,
+                           const float *x, float *h)
 {
 	if (!gain)
 		return x;
-	p->be->ops->norm(p, h, x, p->n_row, d->trunk.hidden, gain, d->eps);
+	if (bias)
+		p->be->ops->layer_norm(p, h, x, p->n_row, d->trunk.hidden, gain, bias, d->eps);
+	else
+		p->be->ops->norm(p, h, x, p->n_row, d->trunk.hidden, gain, d->eps);
 	return h;
 }
 
@@ -177,8 +183,8 @@ void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, fl
 	const struct decoder_layer *y = &d->layer[i];
 	float *to = join_to(&y->join_attn, x, h);
 
-	attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, x, h), paged_view(d->m.kv[y->kv.group]),
-	                  y->kv.index);
+	attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, y->bias_attn, x, h),
+	                  paged_view(d->m.kv[y->kv.group]), y->kv.index);
 	join_add(p, &y->join_attn, x, to, d->trunk.hidden);
 }
 
@@ -193,7 +199,7 @@ void decoder_forward(struct model *m, struct pass *p)
 
 		decoder_attend(d, p, i, x, h);
 		to = join_to(&y->join_ffn, x, h);
-		ffn_forward(p, &y->ffn, to, to == x, normed(p, d, y->norm_ffn, x, h));
+		ffn_forward(p, &y->ffn, to, to == x, y->beside ? h : normed(p, d, y->norm_ffn, y->bias_ffn, x, h));
 		join_add(p, &y->join_ffn, x, to, d->trunk.hidden);
 		if (p->n_brought && i < m->shape.deep)
 			p->be->ops->bring(p, x, d->trunk.hidden, i + 1);

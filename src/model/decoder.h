@@ -18,6 +18,8 @@
 
 struct decoder_layer {
 	const float *norm_attn, *norm_ffn; /* gains of the norms before the blocks; NULL: none */
+	const float *bias_attn, *bias_ffn; /* of these norms, which are LayerNorms then; NULL: RMS norms */
+	bool beside;                       /* the feed-forward block reads what attention reads, its norm included */
 	struct join join_attn, join_ffn;   /* how their outputs meet the residual stream */
 	struct attention attn;
 	struct kv_place
@@ -46,6 +48,8 @@ struct decoder_plan {
 struct decoder_defaults {
 	int vocab, ctx, heads, heads_kv, dim;
 	double eps;
+	const char *eps_key; /* NULL: rms_norm_eps */
+	enum act act;        /* ACT_NONE: SiLU */
 	bool tied;
 };
 
@@ -53,7 +57,8 @@ struct decoder_defaults {
 struct conf decoder_conf(const struct store *st, struct err *err);
 /* model_type of that part, or the model's own where it names none. */
 const char *decoder_kind(const struct decoder *d, const struct store *st);
-/* Sizes, eps, activation, ties: the keys that all families have, into shape and plan. */
+/* Sizes, eps, activation, ties: the keys that all families have, into shape and plan.  An activation that the plan has
+ * already stays. */
 void decoder_read(struct decoder *d, struct conf *c, const struct decoder_defaults *f, struct decoder_plan *p);
 /* sliding_window, and from layer_types which layers have it; without layer_types every `every`-th layer sees all
  * (0: all layers have the window).  Without a sliding_window there is none. */
@@ -76,7 +81,8 @@ void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder
 /* Tensors of towers and draft heads are not read. */
 void decoder_ignore(struct store *st);
 
-/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled. */
+/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled, or, where nothing stands between the block and
+ * x, what the block has read. */
 void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, float *h);
 size_t decoder_work_floats(const struct model *m, int n_row, int n_logit);
 void decoder_forward(struct model *m, struct pass *p);

@@ -50,7 +50,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	s->trunk.eps = (float)conf_double(c, "rms_norm_eps");
 	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
-		                    .act = ffn_read_act(c) };
+		                    .act = ffn_read_act(c, ACT_NONE) };
 	mla_read(&p->attn, s, c, false);
 	read_moe(c, p);
 }

@@ -85,7 +85,7 @@ static void read_config(struct eagle3 *e, const struct model *of, struct conf *t
 	if (!c->code && op->heads % op->heads_kv)
 		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d", op->heads,
 		          op->heads_kv);
-	e->ffn.act = ffn_read_act(c);
+	e->ffn.act = ffn_read_act(c, ACT_NONE);
 	e->before_residual = conf_bool_or(top, "norm_before_residual", false);
 	if (c->code || top->code)
 		return;

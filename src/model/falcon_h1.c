@@ -84,7 +84,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
 		                    .bias = conf_bool_or(c, "mlp_bias", false),
-		                    .act = ffn_read_act(c),
+		                    .act = ffn_read_act(c, ACT_NONE),
 		                    .at = "feed_forward" };
 	stack_read_attention(s, c, &p->attn);
 	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &h->ctx_max, &s->m.vectors);

@@ -4,13 +4,9 @@
 
 #include "model/model.h"
 
-/* llama.c: llama, mistral, ministral3, qwen2 and qwen3 with their mixtures, smollm3, phi3, granite */
-extern const struct model_ops llama_ops;
+extern const struct model_ops plain_ops;       /* plain.c: the families of plain_table.c */
 extern const struct model_ops qwen3_5_ops;     /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
-extern const struct model_ops gemma3_ops;      /* gemma3.c: Gemma 2 and 3 */
 extern const struct model_ops gemma4_ops;      /* gemma4.c: Gemma 4 */
-extern const struct model_ops gpt_oss_ops;     /* gpt_oss.c: gpt-oss */
-extern const struct model_ops olmo_ops;        /* olmo.c: OLMo 2 and 3 */
 extern const struct model_ops sigmoid_moe_ops; /* sigmoid_moe.c: GLM-4.5, MiniMax M2 */
 extern const struct model_ops nemotron_h_ops;  /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */
 extern const struct model_ops mamba2_ops;      /* mamba2.c: Mamba-2 */
@@ -21,7 +17,6 @@ extern const struct model_ops jamba_ops;       /* jamba.c: Jamba */
 extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x to 3.0 */
 extern const struct model_ops deepseek_ops;    /* deepseek.c: DeepSeek-V3, Kimi-K2, GLM-4.7-Flash */
 extern const struct model_ops kimi_linear_ops; /* kimi_linear.c: Kimi-Linear */
-extern const struct model_ops glm4_ops;        /* glm4.c: GLM-4, GLM-Z1 */
 extern const struct model_ops olmo_hybrid_ops; /* olmo_hybrid.c: Olmo-Hybrid */
 extern const struct model_ops rwkv7_ops;       /* rwkv7.c: RWKV-7 */
 

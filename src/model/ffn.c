@@ -5,11 +5,13 @@
 
 #include "model/work.h"
 
-struct activation ffn_read_act(struct conf *c)
+struct activation ffn_read_act(struct conf *c, enum act absent)
 {
 	const char *key = conf_get(c, "hidden_activation") ? "hidden_activation" : "hidden_act";
 	const char *name = conf_str_or(c, key, "silu");
 
+	if (!conf_get(c, key) && absent != ACT_NONE)
+		return (struct activation){ .kind = absent };
 	if (!strcmp(name, "silu") || !strcmp(name, "swish"))
 		return (struct activation){ .kind = ACT_SILU };
 	if (!strcmp(name, "gelu_pytorch_tanh") || !strcmp(name, "gelu_new") || !strcmp(name, "gelu_fast"))

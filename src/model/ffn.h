@@ -45,8 +45,8 @@ struct moe_form {
 	const char *proj[3];     /* of the experts: "gate_proj", "up_proj", "down_proj"; all or none */
 };
 
-/* hidden_act or hidden_activation; silu when neither is there. */
-struct activation ffn_read_act(struct conf *c);
+/* hidden_act or hidden_activation; when neither is there `absent`, and SiLU for ACT_NONE. */
+struct activation ffn_read_act(struct conf *c, enum act absent);
 
 /* Groups of experts, of which topk_group are chosen from; key: how many there are.  experts and top_k are known.  E_FORMAT:
  * experts that they do not cut into groups of two and more, or too few in those that are chosen from. */

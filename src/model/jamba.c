@@ -208,7 +208,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->attn_period = conf_int_or(c, "attn_layer_period", 8, 1, CONF_LAYERS_MAX);
 	p->attn_offset = conf_int_or(c, "attn_layer_offset", 4, 0, CONF_LAYERS_MAX);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
-		                    .act = ffn_read_act(c),
+		                    .act = ffn_read_act(c, ACT_NONE),
 		                    .at = "feed_forward" };
 	read_moe(c, p);
 	if (!c->code)

@@ -5,11 +5,8 @@
 /* clang-format off */
 const struct model_ops *const models[] = {
 	&qwen3_5_ops,
-	&llama_ops,
-	&gemma3_ops,
+	&plain_ops,
 	&gemma4_ops,
-	&gpt_oss_ops,
-	&olmo_ops,
 	&sigmoid_moe_ops,
 	&nemotron_h_ops,
 	&mamba2_ops,
@@ -21,7 +18,6 @@ const struct model_ops *const models[] = {
 	&deepseek_ops,
 	&kimi_linear_ops,
 	&rwkv7_ops,
-	&glm4_ops,
 	&olmo_hybrid_ops,
 	NULL,
 };

@@ -147,7 +147,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	s->trunk.eps = (float)conf_double_or(c, "rms_norm_eps", 1e-6);
 	p->tied = conf_bool_or(c, "tie_word_embeddings", false);
 	p->ffn = (struct ffn_form){ .inner = conf_int(c, "intermediate_size", 1, CONF_DIM_MAX),
-		                    .act = ffn_read_act(c) };
+		                    .act = ffn_read_act(c, ACT_NONE) };
 	stack_read_attention(s, c, &p->attn);
 	p->attn.norms_whole = true;
 	if (has_positions(c))

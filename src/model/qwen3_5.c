@@ -156,7 +156,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
 	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
 	q->eps = (float)conf_double(c, "rms_norm_eps");
-	p->ffn.act = p->moe.act = ffn_read_act(c);
+	p->ffn.act = p->moe.act = ffn_read_act(c, ACT_NONE);
 	if (!conf_bool_or(c, "attn_output_gate", true))
 		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is no model that is known");
 	if (!c->code && f->op.heads % f->op.heads_kv)

@@ -22,6 +22,15 @@ void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *
 	t->norm = bind_floats(b, hidden, norm_add, "%s.weight", names->norm);
 }
 
+void trunk_bind_head_bias(struct binder *b, struct trunk *t)
+{
+	const char *trunk = b->prefix, *p = b->code ? NULL : bind_head_prefix(b);
+
+	b->prefix = p ? p : "";
+	t->head_bias = bind_floats(b, t->vocab, 0, "lm_head.bias");
+	b->prefix = trunk;
+}
+
 void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *in, int n, const float *gain,
                 const float *bias)
 {
@@ -75,7 +84,7 @@ void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x)
 void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
-	struct linear head = { .w = &t->head, .out = p->logits, .ld = (size_t)t->vocab };
+	struct linear head = { .w = &t->head, .out = p->logits, .ld = (size_t)t->vocab, .bias = t->head_bias };
 	size_t mark = p->work_used, n = (size_t)p->n_logit * (size_t)t->hidden;
 	float *last, *h;
 

@@ -18,6 +18,7 @@ struct trunk {
 	const float *norm; /* gain of the last norm */
 	/* With a bias that and all norms of the layers are LayerNorms, and a first one may follow the embedding. */
 	const float *norm_bias, *first, *first_bias;
+	const float *head_bias; /* added to the logits, before the factor; NULL: none */
 	float eps;
 	const struct fuse *fuse;      /* NULL: x is the embedding */
 	float embed_scale;            /* x = embed_scale E[token] */
@@ -33,6 +34,8 @@ struct trunk_names {
 };
 void trunk_bind_as(struct binder *b, struct trunk *t, const struct trunk_names *names, int vocab, int hidden, bool tied,
                    float eps, float norm_add);
+/* Binds lm_head.bias. */
+void trunk_bind_head_bias(struct binder *b, struct trunk *t);
 /* Begins a pass: returns x[n_row][hidden], the embeddings of its tokens, fused with what a draft head is given, in the pass's
  * work memory. */
 float *trunk_begin(struct pass *p, const struct trunk *t);

@@ -201,6 +201,16 @@ const char *const golden_family[] = {
 	"glm4_moe_lite",
 	"kimi_linear",
 	"rwkv7",
+	"mixtral",
+	"cohere2",
+	"olmoe",
+	"gemma",
+	"ernie4_5",
+	"ernie4_5_moe",
+	"seed_oss",
+	"exaone4",
+	"granitemoe",
+	"arcee",
 	NULL,
 };
 

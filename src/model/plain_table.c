@@ -1,0 +1,362 @@
+/* plain_table.c - the rows of plain.h.  To add a family: its row, its name in plain_arch, and its vectors in
+ * tests/model/driver.c. */
+#include <math.h>
+#include <string.h>
+
+#include "model/plain.h"
+
+/* ---- what a few families read beside their row ---- */
+
+/* smollm3: no_rope_layers has a 1 for each layer that rotates; without it every fourth does not. */
+static void read_upright(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const struct json *list = conf_get(c, "no_rope_layers");
+	int layers = d->m.shape.layers, every = conf_int_or(c, "no_rope_layer_interval", 4, 1, CONF_LAYERS_MAX);
+
+	p->upright = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->upright);
+	if (list && json_len(list) != (size_t)layers)
+		conf_fail(c, E_FORMAT, "no_rope_layers: has %zu entries, num_hidden_layers is %d", json_len(list),
+		          layers);
+	for (int i = 0; i < layers && !c->code; i++) {
+		int64_t rotates = (i + 1) % every != 0;
+
+		if (list && json_to_int(json_at(list, (size_t)i), &rotates))
+			conf_fail(c, E_FORMAT, "no_rope_layers: entry %d is no number", i);
+		p->upright[i] = !rotates;
+	}
+}
+
+/* Queries of positions beyond the context that a model was first trained with grow by their logarithm. */
+static void read_bend(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	struct attn *op = &p->all.attn.op;
+	struct conf r = *c;
+
+	r.j = conf_get(c, "rope_parameters");
+	r.where = "rope_parameters.";
+	if (!r.j || !conf_get(&r, "llama_4_scaling_beta"))
+		return;
+	op->q_bend = (float)conf_double(&r, "llama_4_scaling_beta");
+	op->q_bend_every = conf_int(&r, "original_max_position_embeddings", 1, CONF_CTX_MAX);
+	if (!c->code)
+		c->code = r.code;
+}
+
+/* Layers without a mixture: those that mlp_only_layers names, and all but each decoder_sparse_step-th. */
+static void read_sparse(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	int layers = d->m.shape.layers, step = conf_int_or(c, "decoder_sparse_step", 1, 1, CONF_LAYERS_MAX);
+
+	conf_layers_named(c, "mlp_only_layers", 0, layers, p->dense);
+	for (int i = 0; i < layers; i++)
+		p->dense[i] |= (i + 1) % step != 0;
+}
+
+static void read_clamp(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	p->all.moe.act = (struct activation){ ACT_CLAMPED, (float)conf_double_or(c, "swiglu_alpha", 1.702),
+		                              (float)conf_double_or(c, "swiglu_limit", 7) };
+	if (!(p->all.moe.act.limit > 0))
+		conf_fail(c, E_FORMAT, "swiglu_limit: %g is not positive", (double)p->all.moe.act.limit);
+}
+
+/* The embedding's factor as the first implementation has it: rounded to bf16. */
+static void read_gemma(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	p->embed_scale = bf16_to_float(float_to_bf16(sqrtf((float)d->m.shape.hidden)));
+}
+
+static void read_gemma23(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	struct attn *op = &p->all.attn.op;
+	bool two = !p->all.attn.norms;
+
+	read_gemma(p, d, c);
+	op->scale = (float)(1 / sqrt(conf_above_zero_or(c, "query_pre_attn_scalar", 256)));
+	op->softcap = (float)conf_double_or(c, "attn_logit_softcapping", two ? 50 : 0);
+	p->logit_cap = (float)conf_double_or(c, "final_logit_softcapping", two ? 30 : 0);
+}
+
+static void refuse_clip(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	if (conf_get(c, "clip_qkv"))
+		conf_fail(c, E_UNSUPPORTED, "clip_qkv: clipped queries, keys and values are not done by this version");
+}
+
+static void refuse_head_norms(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	if (conf_bool_or(c, "use_qk_norm", false))
+		conf_fail(c, E_UNSUPPORTED, "use_qk_norm: LayerNorms of queries and keys are not done by this version");
+}
+
+/* ERNIE: a bound of the layers with experts, which some files give as lists. */
+static int layer_bound(struct conf *c, const char *key, int dflt, bool most)
+{
+	const struct json *j = conf_get(c, key);
+	int64_t bound, v;
+
+	if (json_kind(j) != JSON_ARRAY || !json_len(j)) {
+		bound = conf_int_or(c, key, dflt, -1, CONF_LAYERS_MAX);
+		return bound < 0 ? dflt : (int)bound;
+	}
+	bound = most ? -1 : CONF_LAYERS_MAX;
+	for (size_t i = 0; i < json_len(j); i++)
+		if (json_to_int(json_at(j, i), &v) || v < 0 || v > CONF_LAYERS_MAX)
+			conf_fail(c, E_FORMAT, "%s: entry %zu is %.40s, not the number of a layer", key, i,
+			          conf_entry(json_at(j, i)));
+		else if ((v > bound) == most)
+			bound = v;
+	return (int)bound;
+}
+
+static void read_ernie(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	int layers = d->m.shape.layers, every = conf_int_or(c, "moe_layer_interval", 1, 1, CONF_LAYERS_MAX);
+	int first = layer_bound(c, "moe_layer_start_index", 0, false);
+	int last = layer_bound(c, "moe_layer_end_index", layers - 1, true);
+
+	for (int i = 0; i < layers; i++)
+		p->dense[i] = (i + 1) % every || i < first || i > last;
+	if (p->all.ffn.bias)
+		conf_fail(c, E_UNSUPPORTED, "use_bias: experts with biases are not done by this version");
+}
+
+/* ---- the rows ---- */
+
+/* clang-format off */
+#define ATTENTION_BIAS .bias_qkv = "attention_bias", .bias_o = "attention_bias"
+#define WHOLE(base) .rope = { .theta = (base), .partial = 1 }
+#define FULL_KIND(base) .rope = { .theta = (base), .partial = 1, .kind = "full_attention" }
+#define NORMS_AFTER .norm = { NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm" }
+#define NORMS_AROUND(second) \
+	.norm = { "input_layernorm", "post_attention_layernorm", second, "post_feedforward_layernorm" }
+#define LOCAL_EXPERTS .count = "num_local_experts", .used = "num_experts_per_tok", .inner = "intermediate_size"
+#define QWEN_EXPERTS                                                                                      \
+	.count = "num_experts", .used = "num_experts_per_tok", .inner = "moe_intermediate_size", \
+	.normalise = "norm_topk_prob"
+/* clang-format on */
+
+static const struct plain rows[] = {
+	{ .type = "llama", ATTENTION_BIAS, .bias_mlp = "mlp_bias", WHOLE(10000), .windows = WINDOWS_LISTED },
+	{ .type = "mistral", ATTENTION_BIAS, WHOLE(10000), .windows = WINDOWS_ALL },
+	{ .type = "ministral3", ATTENTION_BIAS, WHOLE(0), .windows = WINDOWS_LISTED, .more = read_bend },
+	{ .type = "mixtral",
+	  .lack = { .eps = 1e-5 },
+	  WHOLE(1e6),
+	  .windows = WINDOWS_ALL,
+	  .moe = { .at = "block_sparse_moe", .proj = { "w1", "w3", "w2" }, .normalise = true },
+	  .experts = { LOCAL_EXPERTS } },
+	{ .type = "qwen2", .attn.bias_qkv = true, WHOLE(0), .windows = WINDOWS_LISTED },
+	{ .type = "qwen2_moe",
+	  .attn.bias_qkv = true,
+	  WHOLE(0),
+	  .windows = WINDOWS_LISTED,
+	  .experts = { QWEN_EXPERTS, .shared_width = "shared_expert_intermediate_size" },
+	  .more = read_sparse },
+	{ .type = "qwen3", .attn.norms = true, ATTENTION_BIAS, WHOLE(0), .windows = WINDOWS_LISTED },
+	{ .type = "qwen3_moe",
+	  .attn.norms = true,
+	  ATTENTION_BIAS,
+	  WHOLE(0),
+	  .windows = WINDOWS_LISTED,
+	  .experts = { QWEN_EXPERTS, .normalise_needed = true },
+	  .more = read_sparse },
+	{ .type = "smollm3",
+	  .lack.tied = true,
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  WHOLE(0),
+	  .windows = WINDOWS_LISTED,
+	  .more = read_upright },
+	{ .type = "phi3", ATTENTION_BIAS, .attn.fused = true, .ffn.fused = true, WHOLE(10000), .windows = WINDOWS_ALL },
+	{ .type = "granite",
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  WHOLE(0),
+	  .windows = WINDOWS_LISTED,
+	  .factors = true },
+	{ .type = "granitemoe",
+	  .lack = { .eps = 1e-6 },
+	  ATTENTION_BIAS,
+	  WHOLE(10000),
+	  .factors = true,
+	  .moe = { .at = "block_sparse_moe", .router = "router.layer", .route = ROUTE_TOP },
+	  .experts = { LOCAL_EXPERTS } },
+	{ .type = "gemma",
+	  .lack = { .vocab = 256000, .ctx = 8192, .dim = 256, .eps = 1e-6, .tied = true },
+	  ATTENTION_BIAS,
+	  .attn.norm_add = 1,
+	  .ffn.act.kind = ACT_GELU_TANH,
+	  WHOLE(10000),
+	  .more = read_gemma },
+	/* Caps of scores and logits; a window in every other layer, the first included. */
+	{ .type = "gemma2",
+	  .lack = { .vocab = 256000,
+	            .ctx = 8192,
+	            .heads = 8,
+	            .heads_kv = 4,
+	            .dim = 256,
+	            .eps = 1e-6,
+	            .act = ACT_GELU_TANH,
+	            .tied = true },
+	  NORMS_AROUND("pre_feedforward_layernorm"),
+	  ATTENTION_BIAS,
+	  .attn.norm_add = 1,
+	  FULL_KIND(1e4),
+	  .windows = WINDOWS_EVERY,
+	  .every = 2,
+	  .every_key = "sliding_window_pattern",
+	  .more = read_gemma23 },
+	{ .type = "gemma3_text",
+	  .lack = { .vocab = 262208,
+	            .ctx = 131072,
+	            .heads = 8,
+	            .heads_kv = 4,
+	            .dim = 256,
+	            .eps = 1e-6,
+	            .act = ACT_GELU_TANH,
+	            .tied = true },
+	  NORMS_AROUND("pre_feedforward_layernorm"),
+	  ATTENTION_BIAS,
+	  .attn = { .norms = true, .norm_add = 1, .op.both_ways = true },
+	  FULL_KIND(1e6),
+	  .local = { .theta = 1e4,
+	             .partial = 1,
+	             .kind = "sliding_attention",
+	             .theta_key = "rope_local_base_freq",
+	             .unscaled = true },
+	  .windows = WINDOWS_EVERY,
+	  .every = 6,
+	  .every_key = "sliding_window_pattern",
+	  .more = read_gemma23 },
+	/* Sinks; the router takes the largest logits and a softmax over these; experts are clamped and have biases. */
+	{ .type = "gpt_oss",
+	  .lack = { .eps = 1e-5, .dim = 64 },
+	  ATTENTION_BIAS,
+	  .attn = { .bias_qkv = true, .bias_o = true, .sinks = true },
+	  WHOLE(150000),
+	  .windows = WINDOWS_EVERY,
+	  .every = 2,
+	  .moe = { .route = ROUTE_TOP, .router = "router", .router_bias = true, .bias = true },
+	  .experts = { LOCAL_EXPERTS },
+	  .more = read_clamp },
+	{ .type = "olmo2",
+	  .lack = { .eps = 1e-5 },
+	  NORMS_AFTER,
+	  ATTENTION_BIAS,
+	  .attn.norms_whole = true,
+	  FULL_KIND(10000) },
+	/* rope_scaling is for the layers without a window. */
+	{ .type = "olmo3",
+	  .lack = { .eps = 1e-5 },
+	  NORMS_AFTER,
+	  ATTENTION_BIAS,
+	  .attn.norms_whole = true,
+	  FULL_KIND(10000),
+	  .local = { .theta = 10000, .partial = 1, .kind = "sliding_attention", .unscaled = true },
+	  .windows = WINDOWS_EVERY,
+	  .every = 4 },
+	{ .type = "olmoe",
+	  .lack = { .eps = 1e-5 },
+	  ATTENTION_BIAS,
+	  .attn.norms_whole = true,
+	  WHOLE(10000),
+	  .experts = { .count = "num_experts",
+	               .used = "num_experts_per_tok",
+	               .inner = "intermediate_size",
+	               .normalise = "norm_topk_prob" },
+	  .more = refuse_clip },
+	{ .type = "glm4",
+	  .norm = { "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm" },
+	  .bias_qkv = "attention_bias",
+	  .attn.op.rope.adjacent = true,
+	  .ffn.fused = true,
+	  .rope = { .theta = 10000, .partial = 0.5 } },
+	{ .type = "cohere2",
+	  .lack = { .eps = 1e-5, .eps_key = "layer_norm_eps", .tied = true },
+	  .norm = { "input_layernorm" },
+	  .beside = true,
+	  .layer_norm = true,
+	  ATTENTION_BIAS,
+	  .attn.op.rope.adjacent = true,
+	  WHOLE(10000),
+	  .rotates = ROTATES_LOCAL,
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .every_key = "sliding_window_pattern",
+	  .logit_scale = "logit_scale",
+	  .logit_scale_or = 0.0625f,
+	  .more = refuse_head_norms },
+	{ .type = "seed_oss",
+	  .lack = { .eps = 1e-6 },
+	  .bias_qkv = "attention_bias",
+	  .bias_o = "attention_out_bias",
+	  .bias_mlp = "mlp_bias",
+	  .attn.bias_qkv = true,
+	  WHOLE(1e7) },
+	{ .type = "exaone4",
+	  .lack = { .eps = 1e-5 },
+	  NORMS_AFTER,
+	  .attn.norms = true,
+	  WHOLE(1e6),
+	  .rotates = ROTATES_WINDOWED,
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .every_key = "sliding_window_pattern" },
+	{ .type = "ernie4_5",
+	  .lack = { .eps = 1e-5, .tied = true },
+	  .bias_qkv = "use_bias",
+	  .bias_o = "use_bias",
+	  .bias_mlp = "use_bias",
+	  .attn.op.rope.adjacent = true,
+	  WHOLE(500000) },
+	/* The bias of the choice has no say in the weights. */
+	{ .type = "ernie4_5_moe",
+	  .lack = { .eps = 1e-5, .tied = true },
+	  .bias_qkv = "use_bias",
+	  .bias_o = "use_bias",
+	  .bias_mlp = "use_bias",
+	  .attn.op.rope.adjacent = true,
+	  WHOLE(500000),
+	  .moe = { .normalise = true,
+	           .norm_eps = 1e-12f,
+	           .select_bias = "moe_statics.e_score_correction_bias",
+	           .shared = "shared_experts",
+	           .shared_plain = true },
+	  .experts = { .count = "moe_num_experts",
+	               .used = "moe_k",
+	               .inner = "moe_intermediate_size",
+	               .shared_count = "moe_num_shared_experts" },
+	  .more = read_ernie,
+	  .ignore = "model.mtp_" },
+	{ .type = "arcee",
+	  .lack = { .eps = 1e-5 },
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  .ffn.gateless = true,
+	  WHOLE(10000) },
+	{ .type = "internlm3",
+	  .lack = { .eps = 1e-6 },
+	  .bias_qkv = "qkv_bias",
+	  .bias_o = "bias",
+	  .bias_mlp = "bias",
+	  WHOLE(10000) },
+};
+
+enum { ROWS = sizeof rows / sizeof *rows };
+
+const char *const plain_arch[] = {
+	"llama",      "mistral",   "ministral3",   "mistral3",     "mixtral", "qwen2",      "qwen2_moe",
+	"qwen3",      "qwen3_moe", "smollm3",      "phi3",         "granite", "granitemoe", "qwen2_vl",
+	"qwen2_5_vl", "qwen3_vl",  "qwen3_vl_moe", "llava",        "gemma",   "gemma2",     "gemma3_text",
+	"gemma3",     "gpt_oss",   "olmo2",        "olmo3",        "olmoe",   "glm4",       "cohere2",
+	"seed_oss",   "exaone4",   "ernie4_5",     "ernie4_5_moe", "arcee",   "internlm3",  NULL,
+};
+
+const struct plain *plain_find(const char *type)
+{
+	for (int i = 0; i < ROWS; i++)
+		if (!strcmp(rows[i].type, type))
+			return &rows[i];
+	return NULL;
+}
