@@ -57,11 +57,17 @@ int conf_int(struct conf *c, const char *key, int lo, int hi)
 	return j ? int_of(c, key, j, lo, hi) : lo;
 }
 
-int conf_int_or(struct conf *c, const char *key, int dflt, int lo, int hi)
+int conf_int_or(struct conf *c, const char *key, int64_t dflt, int lo, int hi)
 {
 	const struct json *j = conf_get(c, key);
 
-	return j ? int_of(c, key, j, lo, hi) : dflt;
+	if (j)
+		return int_of(c, key, j, lo, hi);
+	if (dflt >= lo && dflt <= hi)
+		return (int)dflt;
+	conf_fail(c, E_FORMAT, "%s: missing, and %" PRId64 ", which follows from other keys, is not between %d and %d",
+	          key, dflt, lo, hi);
+	return lo;
 }
 
 static double double_of(struct conf *c, const char *key, const struct json *j)

@@ -31,7 +31,8 @@ enum {
 };
 
 int conf_int(struct conf *c, const char *key, int lo, int hi);
-int conf_int_or(struct conf *c, const char *key, int dflt, int lo, int hi);
+/* The value of a key, or dflt without it.  A default is often made of other keys, so both are held to lo and hi. */
+int conf_int_or(struct conf *c, const char *key, int64_t dflt, int lo, int hi);
 double conf_double(struct conf *c, const char *key);
 double conf_double_or(struct conf *c, const char *key, double dflt);
 double conf_above_zero_or(struct conf *c, const char *key, double dflt); /* as a float, too, and finite there */

@@ -28,6 +28,9 @@ void mamba_sizes(struct mamba_form *f, struct conf *c, int heads, int head_dim, 
 	s->dim_v = head_dim;
 	s->conv_width = conv_width;
 	s->conv_channels = 2 * groups * states + heads * head_dim;
+	if (head_dim < 1 || head_dim > CONF_HEAD_DIM_MAX)
+		conf_fail(c, E_FORMAT, "%d heads of Mamba-2 have %d dims; 1 to %d are read", heads, head_dim,
+		          CONF_HEAD_DIM_MAX);
 	if (!c->code && heads % groups)
 		conf_fail(c, E_FORMAT, "%d heads of Mamba-2 are not a multiple of its %d groups", heads, groups);
 }

@@ -118,7 +118,7 @@ static void read_delta(struct conf *c, struct plan *p, int hidden)
 	h->rule = RECUR_DELTA;
 	h->heads_k = conf_int_or(c, "linear_num_key_heads", p->attn.op.heads, 1, CONF_HEADS_MAX);
 	h->heads_v = conf_int_or(c, "linear_num_value_heads", p->attn.op.heads, 1, CONF_HEADS_MAX);
-	h->dim_k = conf_int_or(c, "linear_key_head_dim", (int)(0.75 * hidden / h->heads_k), 1, CONF_HEAD_DIM_MAX);
+	h->dim_k = conf_int_or(c, "linear_key_head_dim", (int64_t)(0.75 * hidden / h->heads_k), 1, CONF_HEAD_DIM_MAX);
 	h->dim_v = conf_int_or(c, "linear_value_head_dim", 2 * h->dim_k, 1, CONF_HEAD_DIM_MAX);
 	h->conv_width = conf_int_or(c, "linear_conv_kernel_dim", 4, 2, 8);
 	h->conv_channels = 2 * h->heads_k * h->dim_k + h->heads_v * h->dim_v;

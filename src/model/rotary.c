@@ -219,6 +219,8 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	struct scaling s = { .c = &r, .ctx = *ctx_max, .ctx_max = ctx_max };
 	float *freq;
 
+	if (dim < 2 || dim > CONF_HEAD_DIM_MAX)
+		conf_fail(c, E_FORMAT, "a head of %d dims; rotary embeddings are of 2 to %d", dim, CONF_HEAD_DIM_MAX);
 	s.theta = read_theta(c, &r, d, own);
 	s.dims = partial > 0 && partial <= 1 ? (int)(dim * partial) : 0;
 	if (!c->code && (s.dims < 2 || s.dims % 2))

@@ -19,7 +19,8 @@ struct rotary_defaults {
 };
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
- * config: default, linear, llama3, yarn and proportional.  dim: size of a head.  Types whose
+ * config: default, linear, llama3, yarn and proportional.  dim: size of a head,
+ * 2 to CONF_HEAD_DIM_MAX, or an error.  Types whose
  * frequencies depend on the length of the sequence (dynamic, longrope) are
  * refused: keys already cached would be wrong.  *ctx_max grows to what yarn
  * stretches to. */

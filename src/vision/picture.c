@@ -201,15 +201,15 @@ static void read_colours(struct conf *c, const char *key, float out[3])
 
 static int64_t read_area(struct conf *c, const char *key, int64_t dflt)
 {
-	return conf_int_or(c, key, (int)dflt, 1, 1 << 30);
+	return conf_int_or(c, key, dflt, 1, 1 << 30);
 }
 
 static void read_tiles(struct picture_form *f, struct conf *c)
 {
 	int64_t token = (int64_t)f->patch * f->patch * f->merge * f->merge;
 
-	f->area_min = token * conf_int_or(c, "min_image_tokens", (int)(f->area_min / token), 1, 1 << 16);
-	f->area_max = token * conf_int_or(c, "max_image_tokens", (int)(f->area_max / token), 1, 1 << 16);
+	f->area_min = token * conf_int_or(c, "min_image_tokens", f->area_min / token, 1, 1 << 16);
+	f->area_max = token * conf_int_or(c, "max_image_tokens", f->area_max / token, 1, 1 << 16);
 	f->edge = conf_int_or(c, "tile_size", f->edge, f->patch * f->merge, 8192);
 	f->tiles_min = conf_int_or(c, "min_tiles", f->tiles_min, 1, PICTURE_VIEWS - 1);
 	f->tiles_max = conf_int_or(c, "max_tiles", f->tiles_max, 1, PICTURE_VIEWS - 1);

@@ -1,8 +1,10 @@
 /* mutate_json.c - changes an input whose first byte chooses and whose rest is a JSON document: mostly a value of the document
- * becomes another one, since bytes that are changed anywhere are seldom JSON afterwards.  For fuzzers alone; replays do not
- * link it. */
+ * becomes another one, is scaled, or goes with its key, since bytes that are changed anywhere are seldom JSON afterwards.
+ * For fuzzers alone; replays do not link it. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +105,50 @@ static size_t replace(uint8_t *data, size_t size, size_t max, size_t at, size_t 
 	return size - (end - at) + n;
 }
 
+/* The begin of the member or the element whose value begins at `at`: its key's quote, or `at` itself. */
+static size_t member_begin(const uint8_t *p, size_t at)
+{
+	size_t i = at - 1;
+
+	if (p[i] != ':')
+		return at;
+	while (i > 1 && p[i] != '"')
+		i--;
+	for (i -= i > 1; i > 1 && p[i] != '"';)
+		i--;
+	return i;
+}
+
+/* Takes out the member or the element whose value is [at, end), with the comma behind it or before it. */
+static size_t take_out(uint8_t *data, size_t size, size_t at, size_t end)
+{
+	size_t begin = member_begin(data, at), comma = begin;
+
+	if (end < size && data[end] == ',') {
+		end++;
+	} else {
+		while (comma > 1 && strchr(" \t\r\n", data[comma - 1]))
+			comma--;
+		if (comma > 1 && data[comma - 1] == ',')
+			begin = comma - 1;
+	}
+	memmove(data + begin, data + end, size - end);
+	return size - (end - begin);
+}
+
+/* A number becomes 2^-8 to 2^24 times as much: sizes whose products and quotients leave their bounds. */
+static size_t scale(uint8_t *data, size_t size, size_t max, size_t at, size_t end, unsigned by)
+{
+	char text[32];
+
+	if (end - at >= sizeof text)
+		return size;
+	memcpy(text, data + at, end - at);
+	text[end - at] = 0;
+	snprintf(text, sizeof text, "%.0f", fmin(fabs(strtod(text, NULL)), 1e12) * ldexp(1, (int)(by % 33) - 8));
+	return replace(data, size, max, at, end, (const uint8_t *)text, strlen(text));
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
 	static size_t place[N_PLACE];
@@ -115,6 +161,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 	at = place[r / 8 % (unsigned)n];
 	end = value_end(data, size, at);
 	r = (r * 2246822519u + 374761393u) >> 5;
+	if (r % 8 == 1)
+		return take_out(data, size, at, end);
+	if (r % 8 == 2 || r % 8 == 3)
+		return scale(data, size, max, at, end, r / 8);
 	if (r % 4 == 0) { /* another value of the document */
 		size_t from = place[r / 4 % (unsigned)n], to = value_end(data, size, from);
 		uint8_t *copy = malloc(to - from + 1);
