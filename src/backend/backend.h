@@ -528,8 +528,11 @@ struct observer {
 struct backend {
 	const struct backend_ops *ops;
 	/* Names what the bits of results depend on, beside the model and the input: two backends of one arithmetic give the same
-	 * bits.  Of the CPU backend it is the level of instructions, and that of attention where it is another. */
+	 * bits.  "plain" are the orders of format.h without a dot product of bf16, which every device can follow. */
 	const char *arithmetic;
+	/* What computes, for messages: of the CPU backend its level of instructions, and that of attention where it is
+	 * another. */
+	const char *level;
 	int threads;                     /* that compute, the caller's included */
 	const struct observer *observer; /* borrowed; may be NULL */
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */

@@ -102,8 +102,7 @@ void bench_print_head(const struct session *s, const struct options *o, struct b
 		out,
 		"%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
 		s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
-		(double)s->model->shape.weight_bytes / 1e6, s->be->arithmetic, s->be->threads, arith_name(o),
-		s->step_rows);
+		(double)s->model->shape.weight_bytes / 1e6, s->be->level, s->be->threads, arith_name(o), s->step_rows);
 	kv_describe(out, s->kv, &s->model->shape);
 	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor",
 	           "share", "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
@@ -299,8 +298,7 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		b,
 		",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
 		"\"depth\":%d,\"batch\":%d",
-		s->be->arithmetic, s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen, r->depth,
-		r->batch);
+		s->be->level, s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen, r->depth, r->batch);
 	buf_init(&kv);
 	kv_describe(&kv, s->kv, &s->model->shape);
 	buf_puts(b, ",\"kv\":");

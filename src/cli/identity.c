@@ -87,7 +87,7 @@ static void put_functions(struct sha256 *h)
 		v[i][3] = sin(x);
 		v[i][4] = cos(x);
 		f[i][0] = expf(-y);
-		f[i][1] = log1pf(y);
+		f[i][1] = logf(1 + y);
 		f[i][2] = sinf(y);
 		f[i][3] = cosf(y);
 		f[i][4] = powf(y, 1.37f);
@@ -262,7 +262,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	if (rc)
 		return rc;
 	sha256_init(&h);
-	put_text(&h, "weft, what kept prefixes are a function of, 1");
+	put_text(&h, "weft, what kept prefixes are a function of, 2");
 	put_text(&h, s->be->arithmetic);
 	put_text(&h, s->be->ops->name);
 	put_caches(&h, s->model);

@@ -372,7 +372,7 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 
 	buf_init(&kv);
 	log_info("%s: %s, %.1f million parameters; %d threads, %s", s->store->name, s->model->arch,
-	         (double)shape->params / 1e6, s->be->threads, s->be->arithmetic);
+	         (double)shape->params / 1e6, s->be->threads, s->be->level);
 	kv_describe(&kv, s->kv, shape);
 	log_info("keys and values: %s", kv.p);
 	buf_fini(&kv);

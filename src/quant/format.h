@@ -38,6 +38,14 @@
  *     segments and blocks wholly outside are left out.  A sink is merged last, as a segment
  *     of sum 1 and no values, in the order of attend.c.
  *
+ *   recurrences (backend/cpu/recur_kernels.c), at all levels: a sum over the dim_k rows of S is made by quarters
+ *     of w = (dim_k + 3) / 4 rows, quarter p from row p w on, each from 0 by fused multiply-add over
+ *     rising rows, then (a0 + a1) + (a2 + a3).  So four lanes of a device can share a column of S.
+ *
+ * exp is the polynomial of lanes.h at all levels, 0 below -87, and logarithms are series over it: no result
+ * hangs on a library of C.  What does, sines and cosines of positions and the logarithm in attn.q_bend, is
+ * computed by the host for every backend.
+ *
  * So all levels give the same bits as well, but for bf16 weights and for attention over bf16
  * rows, of which those with a dot product of bf16 give other bits than those without;
  * checkkern and tests/backend test that with memcmp. */

@@ -609,7 +609,7 @@ struct backend *far_open(struct backend *inner)
 {
 	struct far *f = xcalloc(1, sizeof *f);
 
-	f->be = (struct backend){ &far_ops, inner->arithmetic, inner->threads };
+	f->be = (struct backend){ &far_ops, inner->arithmetic, inner->level, inner->threads };
 	f->inner = inner;
 	return &f->be;
 }

@@ -260,7 +260,7 @@ static void attention_chosen(enum cpu_level level, enum cpu_level attention)
 	run(&truth, LONGEST, 0, 0);
 	world_open(&other, backend_cpu_open_chosen(2, &c), 16);
 	run(&other, 37, 0, 0);
-	snprintf(name, sizeof name, "chosen (%s, %s)", format, other.be->arithmetic);
+	snprintf(name, sizeof name, "chosen (%s, %s)", format, other.be->level);
 	compare(name);
 	world_close(&other);
 	world_close(&truth);

@@ -427,12 +427,6 @@ static void run_cut(struct world *w, uint64_t seed, int longest, bool draft)
 
 static int failures;
 
-static bool has_bf16_order(const struct backend *be)
-{
-	return !strcmp(be->arithmetic, cpu_level_name(CPU_AVX512BF16)) ||
-	       !strcmp(be->arithmetic, cpu_level_name(CPU_AMX));
-}
-
 /* Over bf16 products and attention have two orders each (format.h): with the dot product of bf16
  * or with tiles, and at all other levels. */
 static bool one_order(const struct world *a, const struct world *b, size_t output)
@@ -440,7 +434,7 @@ static bool one_order(const struct world *a, const struct world *b, size_t outpu
 	bool rows = output == OF_ATTEND && a->layer[0].fmt[KV_KEYS] == kv_format_find("bf16");
 	bool half = output == OF_GATED_HALF || output == OF_HALF || output == OF_MOE_HALF;
 
-	return a->arith != ARITH_FAST || (!rows && !half) || has_bf16_order(a->be) == has_bf16_order(b->be);
+	return a->arith != ARITH_FAST || (!rows && !half) || !strcmp(a->be->arithmetic, b->be->arithmetic);
 }
 
 static void compare(struct world *a, struct world *b, const char *what)

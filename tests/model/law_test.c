@@ -64,7 +64,7 @@ static void same(struct run *r, int from, int to, const char *what)
 		if (!memcmp((char *)r->got + (size_t)i * r->row, (char *)r->want + (size_t)i * r->row, r->row))
 			continue;
 		printf("FAIL %s, %s, %s, %d threads: %s: row %d differs\n", r->folder, r->kv ? r->kv->name : "plain",
-		       r->d.be->arithmetic, r->d.be->threads, what, i);
+		       r->d.be->level, r->d.be->threads, what, i);
 		r->bad++;
 		return;
 	}
@@ -235,7 +235,7 @@ static void same_state(struct run *r, const struct driver_seen *seen, const int3
 	assert(!snaps_write(&stopped, &a.sink) && !snaps_write(&seen->snaps, &b.sink));
 	if (a.buf.n != b.buf.n || memcmp(a.buf.p, b.buf.p, a.buf.n)) {
 		printf("FAIL %s, %s, %s, %d threads: captured at %d, %s: not what is there when it stops\n", r->folder,
-		       r->kv ? r->kv->name : "plain", r->d.be->arithmetic, r->d.be->threads, seen->pos, what);
+		       r->kv ? r->kv->name : "plain", r->d.be->level, r->d.be->threads, seen->pos, what);
 		r->bad++;
 	}
 	snaps_drop(&stopped);

@@ -364,16 +364,29 @@ static const struct backend_ops cpu_ops = {
 	.close = cpu_close,
 };
 
+/* The orders of format.h are two: with a dot product of bf16, or tiles of it, and at all other levels. */
+static bool has_bf16(enum cpu_level level)
+{
+	return level >= CPU_AVX512BF16;
+}
+
+static const char *arithmetic_of(const struct choices *c)
+{
+	if (has_bf16(c->level) == has_bf16(c->attention))
+		return has_bf16(c->level) ? "bf16" : "plain";
+	return has_bf16(c->level) ? "bf16, attention plain" : "plain, attention bf16";
+}
+
 /* "avx512bf16", or "avx512bf16, attention avx512". */
-static void name_arithmetic(struct cpu_backend *c)
+static void name_level(struct cpu_backend *c)
 {
 	const char *all = cpu_level_name(c->choices.level), *attention = cpu_level_name(c->choices.attention);
 
 	if (c->choices.level == c->choices.attention)
-		snprintf(c->arithmetic, sizeof c->arithmetic, "%s", all);
+		snprintf(c->level, sizeof c->level, "%s", all);
 	else
-		snprintf(c->arithmetic, sizeof c->arithmetic, "%s, attention %s", all, attention);
-	c->be.arithmetic = c->arithmetic;
+		snprintf(c->level, sizeof c->level, "%s, attention %s", all, attention);
+	c->be.level = c->level;
 }
 
 struct backend *backend_cpu_open_chosen(int threads, const struct choices *choices)
@@ -386,7 +399,8 @@ struct backend *backend_cpu_open_chosen(int threads, const struct choices *choic
 	c->pack = pack_new();
 	c->be = (struct backend){ .ops = &cpu_ops, .threads = pool_threads(c->pool) };
 	c->choices = *choices;
-	name_arithmetic(c);
+	c->be.arithmetic = arithmetic_of(choices);
+	name_level(c);
 	c->op = &op_table_scalar;
 	c->recur = &recur_table_scalar;
 #if defined(__x86_64__)

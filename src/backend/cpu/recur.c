@@ -12,7 +12,6 @@
 #include "backend/cpu/recur.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -106,13 +105,6 @@ void recur_x(const struct recur_part *k, float *out, size_t ld, int i, int m, in
 		k->row[t] = conv_input(&j->rows, k->item, i - before + t, c);
 	j->c->recur->conv(out, ld, k->row, m, j->r->conv + c, (size_t)j->s->conv_channels,
 	                  j->r->conv_bias ? j->r->conv_bias + c : NULL, before + 1, n, true);
-}
-
-void recur_softplus(const struct recur_job *j, float *x, float *work, int n)
-{
-	j->c->op->exp(work, x, n);
-	for (int i = 0; i < n; i++)
-		x[i] = x[i] > 20.0f ? x[i] : log1pf(work[i]);
 }
 
 /* ---- a value head ---- */

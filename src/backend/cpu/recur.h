@@ -63,8 +63,6 @@ static inline const float *recur_row(const struct recur_part *k, const float *in
 {
 	return in + ((size_t)k->j->rows.p->row[k->item] + (size_t)i) * (size_t)cols;
 }
-/* x = softplus(x), which beyond 20 is x in float.  work [n]. */
-void recur_softplus(const struct recur_job *, float *x, float *work, int n);
 
 extern const struct recur_rule rule_delta, rule_fixed, rule_ssm, rule_kda, rule_scan, rule_rwkv7;
 

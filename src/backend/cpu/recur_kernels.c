@@ -120,6 +120,39 @@ LANES_INLINE size_t tile_at(int dim_k, int i, int t, const int T)
  * head's first; 4 to 16 KB do alike. */
 enum { OLD_MOST = 4, STATE_AHEAD = 2048 };
 
+/* The first i of the quarter after quarter p of dim_k rows. */
+LANES_INLINE int quarter_end(int dim_k, int p)
+{
+	int end = (p + 1) * ((dim_k + 3) / 4);
+
+	return end < dim_k ? end : dim_k;
+}
+
+/* Sums over i of T tiles, by quarters of i: all = (a0 + a1) + (a2 + a3). */
+struct sums {
+	v16 a[TILES], half[TILES], all[TILES];
+};
+
+LANES_INLINE void sums_clear(struct sums *s, const int T)
+{
+#pragma GCC unroll 4
+	for (int t = 0; t < T; t++)
+		s->a[t] = s->half[t] = s->all[t] = v16_zero();
+}
+
+/* Ends quarter p. */
+LANES_INLINE void sums_end(struct sums *s, int p, const int T)
+{
+#pragma GCC unroll 4
+	for (int t = 0; t < T; t++) {
+		if (p % 2)
+			s->all[t] = v16_add(s->all[t], v16_add(s->half[t], s->a[t]));
+		else
+			s->half[t] = s->a[t];
+		s->a[t] = v16_zero();
+	}
+}
+
 /* T tiles of one row of updates, of which `last` columns of the last tile are real. */
 LANES_INLINE void load_tiles(v16 *d, const float *from, int last, const int T)
 {
@@ -128,75 +161,119 @@ LANES_INLINE void load_tiles(v16 *d, const float *from, int last, const int T)
 		d[t] = v16_load_n(from + 16 * t, t == T - 1 ? last : 16);
 }
 
+/* The old tokens that a read of S applies: their vectors over i, and their updates of T tiles. */
+struct old {
+	const float *k[OLD_MOST], *decay[OLD_MOST], *k2[OLD_MOST];
+	v16 d[OLD_MOST][TILES], d2[OLD_MOST][TILES], f[OLD_MOST];
+};
+
+LANES_INLINE void old_load(struct old *o, const struct recur_rows *r, int old, int c, int last, const int T,
+                           const int OLD, const int K)
+{
+#pragma GCC unroll 4
+	for (int j = 0; j < OLD; j++) {
+		size_t at = (size_t)(old + j) * r->tape_ld;
+
+		o->k[j] = r->old_k + at;
+		if (DECAYS_BY_KEY(K))
+			o->decay[j] = r->old_decay + at;
+		else
+			o->f[j] = v16_set1(r->old_decay[at]);
+		load_tiles(o->d[j], r->old_d + at + c, last, T);
+		if (K == HEAD_TWO_RANK) {
+			o->k2[j] = r->old_k2 + at;
+			load_tiles(o->d2[j], r->old_d2 + at + c, last, T);
+		}
+	}
+}
+
+/* Row i of S after OLD old tokens. */
+LANES_INLINE void old_apply(v16 *x, struct old *o, int i, const int T, const int OLD, const int K)
+{
+#pragma GCC unroll 4
+	for (int j = 0; j < OLD; j++) {
+		v16 kj = v16_set1(o->k[j][i]);
+
+		if (DECAYS_BY_KEY(K))
+			o->f[j] = v16_set1(o->decay[j][i]);
+#pragma GCC unroll 4
+		for (int t = 0; t < T; t++)
+			x[t] = v16_fma(kj, o->d[j][t], v16_mul(o->f[j], x[t]));
+		if (K == HEAD_TWO_RANK) {
+			v16 k2j = v16_set1(o->k2[j][i]);
+
+#pragma GCC unroll 4
+			for (int t = 0; t < T; t++)
+				x[t] = v16_fma(k2j, o->d2[j][t], x[t]);
+		}
+	}
+}
+
+/* S'k and S'q. */
+struct reads {
+	struct sums k, q;
+};
+
+LANES_INLINE void reads_add(struct reads *r, const v16 *x, float k, float q, const int T, const int K)
+{
+	v16 ki = v16_set1(k), qi = v16_set1(q);
+
+#pragma GCC unroll 4
+	for (int t = 0; t < T; t++) {
+		if (READS_BEFORE(K))
+			r->k.a[t] = v16_fma(x[t], ki, r->k.a[t]);
+		r->q.a[t] = v16_fma(x[t], qi, r->q.a[t]);
+	}
+}
+
+LANES_INLINE void reads_end(struct reads *r, int p, const int T, const int K)
+{
+	if (READS_BEFORE(K))
+		sums_end(&r->k, p, T);
+	sums_end(&r->q, p, T);
+}
+
+LANES_INLINE void reads_take(v16 *m, v16 *u, const struct reads *r, const int T)
+{
+#pragma GCC unroll 4
+	for (int t = 0; t < T; t++) {
+		m[t] = r->k.all[t];
+		u[t] = r->q.all[t];
+	}
+}
+
 /* m = S'k and u = S'q (no token: neither), S being `from` after OLD of the old tokens, of which the first is
  * `old`; S goes to `to` unless that is NULL. */
 LANES_INLINE void state_read(float *to, const float *from, int dim_k, const struct recur_rows *r, int old, int c,
                              int last, v16 *m, v16 *u, const int T, const int OLD, const int K)
 {
-	const float *k_old[OLD_MOST], *a_old[OLD_MOST], *k2_old[OLD_MOST], *k = r->n ? r->k : NULL, *q = r->q;
-	v16 a[TILES], b[TILES], d[OLD_MOST][TILES], d2[OLD_MOST][TILES], f[OLD_MOST] = { v16_zero() };
+	const float *k = r->n ? r->k : NULL, *q = r->q;
+	struct reads sums;
+	struct old o;
 
-#pragma GCC unroll 4
-	for (int j = 0; j < OLD; j++) {
-		size_t at = (size_t)(old + j) * r->tape_ld;
-
-		k_old[j] = r->old_k + at;
-		if (DECAYS_BY_KEY(K))
-			a_old[j] = r->old_decay + at;
-		else
-			f[j] = v16_set1(r->old_decay[at]);
-		load_tiles(d[j], r->old_d + at + c, last, T);
-		if (K == HEAD_TWO_RANK) {
-			k2_old[j] = r->old_k2 + at;
-			load_tiles(d2[j], r->old_d2 + at + c, last, T);
-		}
-	}
-	for (int t = 0; t < T; t++)
-		a[t] = b[t] = v16_zero();
-	for (int i = 0; i < dim_k; i++) {
-		v16 x[TILES];
-
-#pragma GCC unroll 4
-		for (int t = 0; t < T; t++) {
-			__builtin_prefetch(from + STATE_AHEAD + tile_at(dim_k, i, t, T));
-			x[t] = v16_load(from + tile_at(dim_k, i, t, T));
-		}
-#pragma GCC unroll 4
-		for (int j = 0; j < OLD; j++) {
-			v16 kj = v16_set1(k_old[j][i]);
-
-			if (DECAYS_BY_KEY(K))
-				f[j] = v16_set1(a_old[j][i]);
-#pragma GCC unroll 4
-			for (int t = 0; t < T; t++)
-				x[t] = v16_fma(kj, d[j][t], v16_mul(f[j], x[t]));
-			if (K == HEAD_TWO_RANK) {
-				v16 k2j = v16_set1(k2_old[j][i]);
-
-#pragma GCC unroll 4
-				for (int t = 0; t < T; t++)
-					x[t] = v16_fma(k2j, d2[j][t], x[t]);
-			}
-		}
-		if (to)
-#pragma GCC unroll 4
-			for (int t = 0; t < T; t++)
-				v16_store(to + tile_at(dim_k, i, t, T), x[t]);
-		if (k) {
-			v16 ki = v16_set1(k[i]), qi = v16_set1(q[i]);
+	old_load(&o, r, old, c, last, T, OLD, K);
+	sums_clear(&sums.k, T);
+	sums_clear(&sums.q, T);
+	for (int p = 0, i = 0; p < 4; p++) {
+		for (int end = quarter_end(dim_k, p); i < end; i++) {
+			v16 x[TILES];
 
 #pragma GCC unroll 4
 			for (int t = 0; t < T; t++) {
-				if (READS_BEFORE(K))
-					a[t] = v16_fma(x[t], ki, a[t]);
-				b[t] = v16_fma(x[t], qi, b[t]);
+				__builtin_prefetch(from + STATE_AHEAD + tile_at(dim_k, i, t, T));
+				x[t] = v16_load(from + tile_at(dim_k, i, t, T));
 			}
+			old_apply(x, &o, i, T, OLD, K);
+			if (to)
+#pragma GCC unroll 4
+				for (int t = 0; t < T; t++)
+					v16_store(to + tile_at(dim_k, i, t, T), x[t]);
+			if (k)
+				reads_add(&sums, x, k[i], q[i], T, K);
 		}
+		reads_end(&sums, p, T, K);
 	}
-	for (int t = 0; t < T; t++) {
-		m[t] = a[t];
-		u[t] = b[t];
-	}
+	reads_take(m, u, &sums, T);
 }
 
 /* Computes m and u after all old tokens.  The state S at that point stays in s or is written to `to`; returns its address,
@@ -248,31 +325,29 @@ LANES_INLINE void state_step(float *to, const float *from, int dim_k, const stru
 	size_t row = (size_t)n * r->kq_ld;
 	const float *put = r->put + row, *k2 = r->k + row + r->kq_ld, *q2 = r->q + row + r->kq_ld;
 	const float *decay = r->decay + (size_t)n * r->decay_ld;
-	v16 a[TILES], b[TILES], x[TILES], f = v16_set1(decay[0]);
+	v16 x[TILES], f = v16_set1(decay[0]);
+	struct reads sums;
 
-	for (int t = 0; t < T; t++)
-		a[t] = b[t] = v16_zero();
-	for (int i = 0; i < dim_k; i++) {
-		v16 ki = v16_set1(put[i]), k2i = v16_set1(k2[i]), q2i = v16_set1(q2[i]);
+	sums_clear(&sums.k, T);
+	sums_clear(&sums.q, T);
+	for (int p = 0, i = 0; p < 4; p++) {
+		for (int end = quarter_end(dim_k, p); i < end; i++) {
+			v16 ki = v16_set1(put[i]);
 
-		if (DECAYS_BY_KEY(K))
-			f = v16_set1(decay[i]);
+			if (DECAYS_BY_KEY(K))
+				f = v16_set1(decay[i]);
 #pragma GCC unroll 4
-		for (int t = 0; t < T; t++)
-			x[t] = v16_load(from + tile_at(dim_k, i, t, T));
-		row_update(x, r, row, i, f, ki, d, v, T, K);
+			for (int t = 0; t < T; t++)
+				x[t] = v16_load(from + tile_at(dim_k, i, t, T));
+			row_update(x, r, row, i, f, ki, d, v, T, K);
 #pragma GCC unroll 4
-		for (int t = 0; t < T; t++) {
-			v16_store(to + tile_at(dim_k, i, t, T), x[t]);
-			if (READS_BEFORE(K))
-				a[t] = v16_fma(x[t], k2i, a[t]);
-			b[t] = v16_fma(x[t], q2i, b[t]);
+			for (int t = 0; t < T; t++)
+				v16_store(to + tile_at(dim_k, i, t, T), x[t]);
+			reads_add(&sums, x, k2[i], q2[i], T, K);
 		}
+		reads_end(&sums, p, T, K);
 	}
-	for (int t = 0; t < T; t++) {
-		m[t] = a[t];
-		u[t] = b[t];
-	}
+	reads_take(m, u, &sums, T);
 }
 
 LANES_INLINE void state_update(float *s, int dim_k, const struct recur_rows *r, int n, const v16 *d, const v16 *v,
@@ -387,38 +462,42 @@ static void two_rank(float *s, int dim_k, int dim_v, const struct recur_rows *r,
 
 /* ---- the selective scan ---- */
 
-/* One tile's S, rows ld apart, after a token of n columns; returns S'q. */
-LANES_INLINE v16 scan_token(float *s, size_t ld, int dim_k, const float *rate, size_t rate_ld, v16 dt, v16 d,
-                            const float *put, const float *q, int n)
+/* Rows [i, i + R) of one tile's S, rows ld apart, after a token of n columns; adds their part of S'q to *sum. */
+LANES_INLINE void scan_rows(float *s, size_t ld, int i, const float *rate, size_t rate_ld, v16 dt, v16 d,
+                            const float *put, const float *q, int n, v16 *sum, const int R)
 {
-	v16 out = v16_zero();
-	int i = 0;
+	v16 a[LANES_ABREAST];
 
-	for (; i + LANES_ABREAST <= dim_k; i += LANES_ABREAST) {
-		v16 a[LANES_ABREAST];
-
-		ABREAST(LANES_ABREAST) a[v] = v16_mul(dt, v16_load_n(rate + (size_t)(i + v) * rate_ld, n));
-		v16_exps(a, LANES_ABREAST);
-		ABREAST(LANES_ABREAST)
-		{
-			float *at = s + (size_t)(i + v) * ld;
-			v16 x = v16_fma(v16_set1(put[i + v]), d, v16_mul(a[v], v16_load(at)));
-
-			v16_store(at, x);
-			if (q)
-				out = v16_fma(x, v16_set1(q[i + v]), out);
-		}
-	}
-	for (; i < dim_k; i++) {
-		float *at = s + (size_t)i * ld;
-		v16 a = v16_exp(v16_mul(dt, v16_load_n(rate + (size_t)i * rate_ld, n)));
-		v16 x = v16_fma(v16_set1(put[i]), d, v16_mul(a, v16_load(at)));
+	ABREAST(R) a[v] = v16_mul(dt, v16_load_n(rate + (size_t)(i + v) * rate_ld, n));
+	v16_exps(a, R);
+	ABREAST(R)
+	{
+		float *at = s + (size_t)(i + v) * ld;
+		v16 x = v16_fma(v16_set1(put[i + v]), d, v16_mul(a[v], v16_load(at)));
 
 		v16_store(at, x);
 		if (q)
-			out = v16_fma(x, v16_set1(q[i]), out);
+			*sum = v16_fma(x, v16_set1(q[i + v]), *sum);
 	}
-	return out;
+}
+
+/* One tile's S after a token of n columns; returns S'q, 0 where q is NULL. */
+LANES_INLINE v16 scan_token(float *s, size_t ld, int dim_k, const float *rate, size_t rate_ld, v16 dt, v16 d,
+                            const float *put, const float *q, int n)
+{
+	struct sums sums;
+
+	sums_clear(&sums, 1);
+	for (int p = 0, i = 0; p < 4; p++) {
+		int end = quarter_end(dim_k, p);
+
+		for (; i + LANES_ABREAST <= end; i += LANES_ABREAST)
+			scan_rows(s, ld, i, rate, rate_ld, dt, d, put, q, n, sums.a, LANES_ABREAST);
+		for (; i < end; i++)
+			scan_rows(s, ld, i, rate, rate_ld, dt, d, put, q, n, sums.a, 1);
+		sums_end(&sums, p, 1);
+	}
+	return sums.all[0];
 }
 
 /* Columns [c, c + n) of the head, which are a tile whose rows lie ld apart. */

@@ -44,7 +44,7 @@ static void gates(const struct recur_part *p, int i0, int n, int h)
 		p->decay[i] = recur_row(p, j->in->a, i0 + i, heads)[h] + j->r->dt_bias[h];
 		p->beta[i] = recur_row(p, j->in->b, i0 + i, heads)[h];
 	}
-	recur_softplus(j, p->decay, p->out, n); /* out is not in use yet */
+	j->c->recur->softplus(p->decay, p->decay, n);
 	for (int i = 0; i < n; i++)
 		p->decay[i] = -j->r->a_log_exp[h] * p->decay[i];
 	j->c->op->exp(p->decay, p->decay, n);

@@ -52,9 +52,8 @@ static void key_row(const struct recur_part *p, int i0, int i, int h)
 	j->c->op->scale(rate, -1.0f, dim); /* kk rate */
 	p->dot[i] = j->c->vec.dot(rate, q, dim);
 	p->dot2[i] = j->c->vec.dot(k, q, dim);
-	p->beta[i] = 0.0f;
-	for (int c = 0; c < dim; c++)
-		p->beta[i] += q[c] * k[c] * r->bonus[at + c];
+	f->mul(p->spare, q, k, dim); /* spare is not in use yet */
+	p->beta[i] = j->c->vec.dot(p->spare, r->bonus + at, dim);
 	f->mul(q, q, w, dim);
 }
 
