@@ -8,6 +8,7 @@
 void chat_open(struct generation *g, struct choice *c)
 {
 	split_init(&c->split, g->thinking, g->tools, g->dialects);
+	c->split.demanded = g->lead_then.n > 0;
 	if (g->speech)
 		c->split.speech = g->speech;
 }

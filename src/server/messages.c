@@ -86,13 +86,21 @@ static int content(const struct json *c, int i, struct images *im, struct buf *o
 	}
 }
 
+/* An object, where the text is one.  Clients that cannot tell an empty map from an empty list write [], others null. */
 static void put_arguments(const struct json *a, struct buf *out)
 {
 	size_t n;
 	const char *s = json_str(a, &n);
-	struct json *j = s ? json_parse(s, n, 0, NULL) : NULL;
+	const struct json *said;
+	struct json *j = NULL;
 
-	json_put(out, json_kind(j) == JSON_OBJECT ? j : a);
+	if (s)
+		j = json_parse(s, n, 0, NULL);
+	said = s ? j : a;
+	if (said && (json_kind(said) == JSON_NULL || (json_kind(said) == JSON_ARRAY && !json_len(said))))
+		buf_puts(out, "{}");
+	else
+		json_put(out, json_kind(j) == JSON_OBJECT ? j : a);
 	json_free(j);
 }
 

@@ -95,7 +95,7 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 		return field_wrong(p, field, "a string", v);
 	if (form == FORM_CHOICE && json_kind(v) != JSON_ARRAY)
 		return field_wrong(p, field, "an array of strings", v);
-	/* A schema may be in a string, or be left out. */
+	/* A schema may be in a string; of json_object there is none. */
 	if (schema && json_str(v, &n) && !(made = json_parse(json_str(v, &n), n, 0, NULL)))
 		return field_wrong(p, field, "a JSON schema", v);
 	if (schema && !v)
@@ -162,7 +162,7 @@ int structured_format(struct generation *g, const struct json *format, const cha
 		schema = json_get(wrapped, "schema");
 	}
 	snprintf(name, sizeof name, wrapped ? "%s.json_schema.schema" : "%s.schema", field);
-	if (!strcmp(s, "json_schema") && !schema && !wrapped)
+	if (!strcmp(s, "json_schema") && json_kind(schema) == JSON_NULL)
 		return field_wrong(p, name, "a JSON schema", schema);
 	return hold(g, FORM_SCHEMA, schema, schema ? name : field, p);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/grammar/grammar.h"
 
 static const char input_schema[] = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"%s}},"
 				   "\"required\":[\"input\"],\"additionalProperties\":false}";
@@ -168,6 +169,20 @@ static int name_of(struct making *m, const struct json *t, const char *at, const
 	return field_wrong(m->p, where, "a string", json_get(t, "name"));
 }
 
+/* Is it an expression that an input can be held to? */
+static int check_expression(struct making *m, const char *re, size_t n, const char *at)
+{
+	struct grammar *g;
+	struct err err;
+	int rc = grammar_compile_regex(re, n, &g, &err);
+
+	if (rc)
+		return problem_set(m->p, 400, rc == E_UNSUPPORTED ? "unsupported_grammar" : "invalid_grammar", "tools",
+		                   "%.80s.format: %s", at, err.msg);
+	grammar_unref(g);
+	return 0;
+}
+
 /* A custom tool: {"name", "description", "format"}. */
 static int put_custom(struct making *m, const struct json *t, const char *at, const char *space)
 {
@@ -180,18 +195,20 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	size_t n = 0, n_rules = 0;
 	int r;
 
-	if ((r = name_of(m, t, at, &name)))
+	definition = json_str(rules, &n_rules);
+	if ((r = name_of(m, t, at, &name)) ||
+	    (definition && expression && (r = check_expression(m, definition, n_rules, at))))
 		return r;
 	begin_tool(m, add_kind(m->k, space, name, true)->name);
 	buf_init(&about);
 	buf_init(&pattern);
 	if ((text = json_str(json_get(t, "description"), &n)))
 		buf_put(&about, text, n);
-	definition = json_str(rules, &n_rules);
 	if (definition && expression) {
-		buf_puts(&pattern, ",\"pattern\":");
-		buf_puts(&pattern, "");
-		json_put(&pattern, rules);
+		/* The expression is the whole input; a schema's may stand anywhere in a string. */
+		buf_puts(&pattern, ",\"pattern\":\"^(?:");
+		json_put_inside(&pattern, definition, n_rules);
+		buf_puts(&pattern, ")$\"");
 	} else if (definition) {
 		/* The model is told the grammar and not held to it. */
 		buf_printf(&about, "%sThe input follows this grammar:\n", about.n ? "\n\n" : "");

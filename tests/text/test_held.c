@@ -415,6 +415,55 @@ static void many_tools(const struct dialect *d)
 	tools = few;
 }
 
+/* A strict tool that the form of calls cannot hold is refused by name; another is free. */
+static void strict_tools(const struct dialect *d)
+{
+	static const struct {
+		const char *parameters;
+		bool python; /* Python's forms cannot either */
+	} table[] = {
+		{ "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"boolean\"}},\"required\":[\"b\"]},"
+		  "{\"type\":\"object\",\"properties\":{\"c\":{\"type\":\"boolean\"}},\"required\":[\"c\"]}]}",
+		  true },
+		{ "{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"integer\"}}}", true },
+		{ "{\"type\":\"object\",\"properties\":{\"a<b\":{}},\"required\":[\"a<b\"]}", true },
+		{ "{\"type\":\"object\",\"properties\":{\"\":{}},\"required\":[\"\"]}", true },
+		{ "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":\"%s\"},\"n\":{\"enum\":[5]}},"
+		  "\"required\":[\"a\",\"n\"],\"additionalProperties\":false}",
+		  false },
+		{ "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":\"x\\u0000\"}},\"required\":[\"a\"]}", false },
+	};
+	bool marked = d->held->spell == SPELL_MARKED;
+	struct json *few = tools;
+
+	if (d->held->spell == SPELL_JSON || d->held->spell == SPELL_GEMMA)
+		return;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		for (int strict = 0; strict < 2; strict++) {
+			char parameters[400], text[800];
+			struct call_marks m = { .n = 0 };
+			struct grammar *g = NULL;
+			struct err err = { 0 };
+			int rc;
+
+			snprintf(parameters, sizeof parameters, table[i].parameters,
+			         marked ? d->held->value_end : "</parameter>");
+			snprintf(
+				text, sizeof text,
+				"[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"strict\":%s,\"parameters\":%s}}]",
+				strict ? "true" : "false", parameters);
+			tools = json_parse(text, strlen(text), 0, NULL);
+			CHECK(tools, "%s", text);
+			rc = grammar_compile_spelled(tools, d->held, &m, NULL, true, &g, &err);
+			CHECK(rc == (strict && (marked || table[i].python) ? E_UNSUPPORTED : 0), "%s: %d %s: %s",
+			      d->name, rc, err.msg, text);
+			CHECK(!rc || strstr(err.msg, "\"get\" is strict"), "%s", err.msg);
+			grammar_unref(g);
+			json_free(tools);
+		}
+	tools = few;
+}
+
 int main(int argc, char **argv)
 {
 	DIR *folder = argc > 1 ? opendir(argv[1]) : NULL;
@@ -427,6 +476,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < N_DIALECT; i++) {
 		many_tools(dialects[i]);
 		walks(dialects[i], times);
+		strict_tools(dialects[i]);
 		/* It shares its lead with the one before. */
 		if (dialects[i] != &dialect_harmony_role)
 			refuses(dialects[i]);

@@ -15,9 +15,11 @@ struct tool {
 	size_t n_name;
 	const struct json *json_name;
 	const struct json *parameters;
-	bool free; /* its arguments are any object */
-	int node;  /* of its arguments */
-	int *rest; /* tagged: of each key of the plan what of its value is no string; -1: nothing */
+	bool strict;
+	bool free;               /* its arguments are any object */
+	int node;                /* of its arguments */
+	int *rest;               /* tagged: of each key of the plan what of its value is no string; -1: nothing */
+	const struct dfa **bare; /* likewise its strings as bare text; NULL: none */
 };
 
 /* How CALLS_TAGGED is written. */
@@ -46,7 +48,6 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 		const struct json *f = json_get(json_at(list, i), "function");
 		struct tool *t = &tool[*n];
 		struct grammar *g = NULL;
-		bool strict = false;
 		struct err why;
 		int rc;
 
@@ -55,12 +56,12 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 		t->name = json_str(t->json_name, &t->n_name);
 		if (!t->name || (only && strcmp(only, t->name)))
 			continue;
-		json_to_bool(json_get(f, "strict"), &strict);
+		json_to_bool(json_get(f, "strict"), &t->strict);
 		if (json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters)) {
 			t->free = true;
 		} else if ((rc = grammar_compile(t->parameters, &g, &why))) {
 			/* Not this schema alone was too large, but all of them together. */
-			if (strict || allowance_why())
+			if (t->strict || allowance_why())
 				return err_set(err, rc, "tool \"%.60s\": %.400s", t->name, why.msg);
 			t->free = true;
 		}
@@ -168,8 +169,8 @@ static int make_heads(struct compiler *c, struct grammar *g, int root, const str
 }
 
 /* A tagged call has one list of parameters: the arguments must be one form of object,
- * whose keys can be written. */
-static bool one_form(const struct compiler *c, const struct tool *t, const struct obj_plan **plan)
+ * whose keys can be written.  NULL: they are; else why not. */
+static const char *not_one_form(const struct compiler *c, const struct tool *t, const struct obj_plan **plan)
 {
 	const struct set *s = &c->b.node[t->node].set;
 	int k = -1;
@@ -178,43 +179,25 @@ static bool one_form(const struct compiler *c, const struct tool *t, const struc
 		if (!c->plan[t->node].obj_ok[i])
 			continue;
 		if (k >= 0)
-			return false;
+			return "its parameters are one of several objects";
 		k = i;
 	}
 	if (k < 0)
-		return false;
+		return "its parameters are no object";
 	*plan = &c->plan[t->node].obj[k];
 	for (int i = 0; i < (*plan)->n_key; i++)
 		if (!spells((*plan)->key[i].p, (*plan)->key[i].n))
-			return false;
+			return "a parameter's name is empty, too long, or holds < > \" or a line break";
 	/* Where none is named and any may come they are free. */
 	for (int i = 0; i < (*plan)->n_other && !(*plan)->n_key; i++)
 		if (c->plan[(*plan)->other[i]].ok)
-			return false;
-	return true;
+			return "it names no parameter";
+	return NULL;
 }
 
-/* Nodes for the part of each value that is written as JSON. */
-static int split_values(struct compiler *c, struct tool *t, const struct obj_plan *p, const struct calls_spelling *sp)
+static bool one_form(const struct compiler *c, const struct tool *t, const struct obj_plan **plan)
 {
-	struct builder *b = &c->b;
-
-	t->rest = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *t->rest);
-	for (int i = 0; i < p->n_key; i++) {
-		struct set s = b->node[p->key[i].node].set;
-		unsigned kinds;
-		char *key = arena_strndup(&b->pool.a, p->key[i].p, p->key[i].n);
-
-		kinds = argument_kinds(t->parameters, key);
-		t->rest[i] = -1;
-		/* A value that may only be read as a string is one. */
-		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING || sp->key_end_json))
-			continue;
-		s.n_str = 0;
-		if ((t->rest[i] = node_made(b, &s, "")) < 0)
-			return t->rest[i];
-	}
-	return 0;
+	return !not_one_form(c, t, plan);
 }
 
 /* A string as bare text, up to what ends it. */
@@ -248,6 +231,38 @@ static const struct dfa *bare_strings(struct compiler *c, const struct set *s, c
 			few.str[i] = (struct str_shape){ .max = -1 };
 	d = set_strings_of(b, &few);
 	return d == b->all.plain ? bare_any(c, sp) : bare_of(b, d, sp);
+}
+
+/* Nodes for the part of each value that is written as JSON. */
+static int split_values(struct compiler *c, struct tool *t, const struct obj_plan *p, const struct calls_spelling *sp)
+{
+	struct builder *b = &c->b;
+
+	t->rest = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *t->rest);
+	t->bare = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *t->bare);
+	for (int i = 0; i < p->n_key; i++) {
+		struct set s = b->node[p->key[i].node].set;
+		unsigned kinds;
+		char *key = arena_strndup(&b->pool.a, p->key[i].p, p->key[i].n);
+
+		kinds = argument_kinds(t->parameters, key);
+		t->rest[i] = -1;
+		t->bare[i] = bare_strings(c, &s, sp);
+		/* A value that may only be read as a string is one. */
+		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING || sp->key_end_json))
+			continue;
+		s.n_str = 0;
+		if ((t->rest[i] = node_made(b, &s, "")) < 0)
+			return t->rest[i];
+	}
+	return builder_check(b, "");
+}
+
+/* Has key i of the plan a value that can be written? */
+static bool has_value(const struct compiler *c, const struct tool *t, const struct obj_plan *p, int i)
+{
+	return c->plan[p->key[i].node].ok &&
+	       ((t->rest[i] >= 0 && c->plan[t->rest[i]].ok) || (t->bare[i] && t->bare[i]->n));
 }
 
 static int32_t word_node(struct grammar *g, const struct dfa *d)
@@ -288,17 +303,14 @@ static int make_tagged(struct compiler *c, struct grammar *g, const struct tool 
 	texts_init(&keys);
 	buf_init(&text);
 	for (int i = 0; i < p->n_key; i++) {
-		const struct dfa *bare;
-
-		if (!c->plan[p->key[i].node].ok)
+		if (!has_value(c, t, p, i))
 			continue;
 		buf_reset(&text);
 		buf_printf(&text, "%s%.*s%s", sp->key, (int)p->key[i].n, p->key[i].p,
 		           sp->key_end_json && t->rest[i] >= 0 ? sp->key_end_json : sp->key_end);
 		texts_put(&keys, text.p, text.n, s->n_node);
 		spelled[s->n_node] = (struct key){ arena_strndup(&b->pool.a, text.p, text.n), text.n, 0 };
-		bare = bare_strings(c, &b->node[p->key[i].node].set, sp);
-		s->bare[s->n_node] = bare && bare->n ? word_node(g, bare) : -1;
+		s->bare[s->n_node] = t->bare[i] && t->bare[i]->n ? word_node(g, t->bare[i]) : -1;
 		s->node[s->n_node] = t->rest[i] >= 0 ? c->id[t->rest[i]] : -1;
 		key_of[s->n_node++] = i;
 	}
@@ -511,20 +523,23 @@ static bool python_name(const char *p, size_t n, bool dots)
 
 enum { KEYWORDS_MAX = 60 }; /* that may come at one place: see net.c */
 
-/* Arguments that can be held so: one form of object, all of whose keys are names. */
-static bool keywords(const struct compiler *c, const struct tool *t, const struct obj_plan **p)
+/* Arguments that can be held so: one form of object, all of whose keys are names.  NULL: they can; else why not. */
+static const char *no_keywords(const struct compiler *c, const struct tool *t, const struct obj_plan **p)
 {
+	const char *why = not_one_form(c, t, p);
 	int64_t need = 0, can = 0;
 
-	if (t->free || !one_form(c, t, p))
-		return false;
+	if (why)
+		return why;
 	for (int i = 0; i < (*p)->n_key; i++) {
 		if (!python_name((*p)->key[i].p, (*p)->key[i].n, false))
-			return false;
+			return "a parameter's name is none in Python";
 		need += (*p)->need[i];
 		can += c->plan[(*p)->key[i].node].ok;
 	}
-	return (*p)->n_key <= KEYWORDS_MAX && (*p)->min <= need && ((*p)->max < 0 || (*p)->max >= can);
+	if ((*p)->n_key > KEYWORDS_MAX)
+		return "it has more than 60 parameters";
+	return (*p)->min <= need && ((*p)->max < 0 || (*p)->max >= can) ? NULL : "it counts its parameters";
 }
 
 /* A rule of any KEY=value, with commas between, and a closing parenthesis. */
@@ -621,7 +636,7 @@ static int32_t named_heads(struct compiler *c, struct grammar *g, struct rules *
 		buf_reset(&text);
 		buf_printf(&text, "%s(", tool[i].name);
 		texts_put(&heads, text.p, text.n, i);
-		if (r->n_expr < EXPRS_MAX / 2 && keywords(c, &tool[i], &plan))
+		if (r->n_expr < EXPRS_MAX / 2 && !tool[i].free && !no_keywords(c, &tool[i], &plan))
 			calls.node[i] = keywords_rule(c, r, plan);
 		else
 			calls.node[i] = any >= 0 ? any : (any = free_rule(r, c->id[NODE_ANY]));
@@ -659,51 +674,6 @@ static int make_python(struct compiler *c, struct grammar *g, const struct tool 
 
 /* ---- calls as they are spelled ---- */
 
-/* Up to three digits, exactly nine letters or digits, or up to 40 of what ids are made of. */
-static int spell_some(struct nfa *f, int at, char what)
-{
-	int end = nfa_state(f), most = what == '\1' ? 3 : what == '\2' ? 9 : 40;
-
-	for (int i = 0, next; i < most; i++, at = next) {
-		next = nfa_state(f);
-		nfa_bytes(f, at, '0', '9', next);
-		if (what > '\1') {
-			nfa_bytes(f, at, 'a', 'z', next);
-			nfa_bytes(f, at, 'A', 'Z', next);
-		}
-		if (what > '\2') {
-			nfa_bytes(f, at, '-', '-', next);
-			nfa_bytes(f, at, '_', '_', next);
-			nfa_bytes(f, at, '.', '.', next);
-			nfa_bytes(f, at, ':', ':', next);
-		}
-		if (what != '\2' || i == 8)
-			nfa_empty(f, next, end, NFA_EMPTY);
-	}
-	return end;
-}
-
-static int spell_nfa(struct nfa *f, int at, const char *text)
-{
-	for (; *text; text++)
-		at = *text <= '\3' && *text > 0 ? spell_some(f, at, *text) : nfa_text(f, at, text, 1);
-	return at;
-}
-
-/* The language of the texts in a list that NULL ends. */
-static const struct dfa *any_spelled(struct dfa_pool *p, const char *const *list)
-{
-	const struct dfa *d;
-	struct nfa f;
-
-	nfa_init(&f);
-	for (int i = 0; list[i]; i++)
-		nfa_accept(&f, spell_nfa(&f, 0, list[i]), 0);
-	d = dfa_from_nfa(p, &f);
-	nfa_fini(&f);
-	return d;
-}
-
 /* A rule of what stands behind a name, and of the tool's arguments. */
 static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t node)
 {
@@ -727,7 +697,7 @@ static int32_t spelled_heads(struct compiler *c, struct grammar *g, struct rules
 {
 	struct shape calls = { .kind = SHAPE_CALLS, .places = sp->spell != SPELL_MARKED };
 	struct dfa_pool *p = &c->b.pool;
-	const struct dfa *between = calls.places && sp->behind[0] ? any_spelled(p, sp->behind) : NULL;
+	const struct dfa *between = calls.places && sp->behind[0] ? lexeme_spelled(p, sp->behind) : NULL;
 	struct nfa f;
 
 	calls.node = arena_zalloc(&p->a, ((size_t)n + 1) * sizeof *calls.node);
@@ -738,10 +708,10 @@ static int32_t spelled_heads(struct compiler *c, struct grammar *g, struct rules
 		for (int h = 0; !h || sp->head[h]; h++)
 			for (int k = 0; !k || (!calls.places && sp->behind[k]); k++) {
 				const char *then = !calls.places && sp->behind[k] ? sp->behind[k] : "";
-				int at = spell_nfa(&f, 0, sp->head[h] ? sp->head[h] : "");
+				int at = lexeme_spell(&f, 0, sp->head[h] ? sp->head[h] : "");
 
 				at = nfa_text(&f, at, tool[i].name, tool[i].n_name);
-				nfa_accept(&f, spell_nfa(&f, at, then), calls.n_node);
+				nfa_accept(&f, lexeme_spell(&f, at, then), calls.n_node);
 			}
 		calls.node[calls.n_node++] = calls.places ? arguments_rule(r, between, behind[i]) : behind[i];
 	}
@@ -797,7 +767,7 @@ static int make_spelled(struct compiler *c, struct grammar *g, const struct tool
 	put(&r, call, value_expr(&r, heads));
 	if (sp->tail[0]) {
 		e = put(&r, call, expr_new(&r, EXPR_WORD, 0));
-		r.expr[e].d = any_spelled(&c->b.pool, sp->tail);
+		r.expr[e].d = lexeme_spelled(&c->b.pool, sp->tail);
 	}
 	put_text(&r, all, sp->first);
 	if (several && sp->between) {
@@ -820,6 +790,33 @@ static int check_names(const struct tool *t, enum calls_spell spell, struct err 
 		return err_set(err, E_UNSUPPORTED, "a tool's name that is none in Python: \"%.60s\"", t->name);
 	if (!spells(t->name, t->n_name))
 		return err_set(err, E_ARG, "a tool's name with < > or \", or of more than 200 bytes");
+	return 0;
+}
+
+/* Frees arguments that cannot be written so that they are held; of a strict tool that is an error. */
+static int check_forms(struct compiler *c, enum calls_spell spell, struct tool *tool, int n)
+{
+	const struct obj_plan *p = NULL;
+
+	for (int i = 0; i < n; i++) {
+		struct tool *t = &tool[i];
+		const char *why = t->free               ? NULL :
+		                  spell == SPELL_PYTHON ? no_keywords(c, t, &p) :
+		                                          not_one_form(c, t, &p);
+		int k = 0;
+
+		if (t->free)
+			continue;
+		while (!why && spell == SPELL_MARKED && k < p->n_key && (!p->need[k] || has_value(c, t, p, k)))
+			k++;
+		if (!why && spell == SPELL_MARKED && k < p->n_key)
+			why = arena_printf(&c->b.pool.a, "no value of \"%.60s\" can be written in it", p->key[k].p);
+		t->free = why;
+		if (why && t->strict)
+			return err_set(c->b.err, E_UNSUPPORTED,
+			               "tool \"%.60s\" is strict, and this model's form of calls cannot hold it: %s",
+			               t->name, why);
+	}
 	return 0;
 }
 
@@ -900,9 +897,11 @@ static int compile_form(const struct json *tools, const struct form *f, const ch
 	extra += 2 * (size_t)n;
 	if (!rc && marked && !(rc = compiler_plan(&c)))
 		rc = compiler_find_ok(&c);
+	if (!rc && (marked || sp->spell == SPELL_PYTHON))
+		rc = check_forms(&c, sp->spell, tool, n);
 	/* Whether branches are apart was found tool by tool. */
 	if (!rc && f->in_json && !c.plan[root].ok)
-		rc = builder_fail(&c.b, E_FORMAT, "", "no call fulfils it");
+		rc = compiler_no_value(&c, "no call fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
 		use_nodes(&c, sp->spell, root, tool, n);

@@ -438,7 +438,19 @@ void split_put(struct split *s, const char *p, size_t n)
 	split_run(s, false);
 }
 
+/* The beginning of a demanded call, which the answer's end cut. */
+static void drop_lead(struct split *s)
+{
+	size_t safe, at = find_open(s, &safe);
+
+	at = at < safe ? at : safe;
+	s->malformed |= at < s->held.n;
+	s->held.n = at;
+}
+
 void split_end(struct split *s)
 {
+	if (s->demanded && s->tools && !s->n_call && s->state != SPLIT_THINK)
+		drop_lead(s);
 	split_run(s, true);
 }

@@ -57,6 +57,9 @@ struct split {
 
 	int n_call, n_whole; /* begun so far, and ended as they should */
 	bool malformed;
+	/* The answer was made to begin with a call: what has its beginning and no name yet when it ends is
+	 * dropped, and malformed is set.  Set after split_init. */
+	bool demanded;
 	enum split_state state;
 
 	/* The splitter's own, and the dialects'. */

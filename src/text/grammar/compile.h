@@ -36,10 +36,11 @@ struct compiler {
 	struct builder b;
 	struct planned *plan; /* [b.n_node] */
 	int n_plan, cap_plan;
-	bool *used;                 /* [n_plan] it is in the grammar: compiler_use */
-	int32_t *id;                /* of the nodes that are kept */
-	bool python;                /* None, True and False are written so */
-	bool gemma;                 /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
+	bool *used;          /* [n_plan] it is in the grammar: compiler_use */
+	int32_t *id;         /* of the nodes that are kept */
+	const char *counted; /* where an object has no value because unnamed members do not count; NULL: nowhere */
+	bool python;         /* None, True and False are written so */
+	bool gemma;          /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
 	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
 	const struct dfa *names;    /* Gemma's keys that no schema names; likewise */
 };
@@ -53,6 +54,8 @@ static inline uint32_t limit(int64_t n)
  * some value fulfils. */
 int compiler_plan(struct compiler *c);
 int compiler_find_ok(struct compiler *c);
+/* The error of a root that no value fulfils, for which `why` is the reason unless something that is not done is. */
+int compiler_no_value(struct compiler *c, const char *why);
 
 struct grammar *compiler_grammar(void);
 /* node, and all that values of it hold, are in the grammar; others get no tables. */

@@ -218,11 +218,13 @@ int compiler_plan(struct compiler *c)
 
 /* ---- which of them some value fulfils ---- */
 
-static bool obj_ok(const struct compiler *c, const struct obj_plan *p)
+/* counted: it would be, if more of the members that no property names counted. */
+static bool obj_ok(const struct compiler *c, const struct obj_plan *p, bool *counted)
 {
 	int64_t can = 0, must = 0;
 	bool more = false;
 
+	*counted = false;
 	for (int i = 0; i < p->n_key; i++) {
 		bool ok = c->plan[p->key[i].node].ok;
 
@@ -234,6 +236,7 @@ static bool obj_ok(const struct compiler *c, const struct obj_plan *p)
 	for (int i = 0; i < p->n_other; i++)
 		more |= c->plan[p->other[i]].ok;
 	/* Of other members one is sure to count: several might have one name. */
+	*counted = more && p->min > can + 1 && (p->max < 0 || must <= p->max);
 	return (p->max < 0 || must <= p->max) && p->min <= can + more;
 }
 
@@ -252,6 +255,7 @@ int compiler_find_ok(struct compiler *c)
 
 	while (again) {
 		again = false;
+		c->counted = NULL;
 		if (!dfa_spend(&c->b.pool, (size_t)c->n_plan))
 			return builder_check(&c->b, "");
 		for (int id = 0; id < c->n_plan; id++) {
@@ -259,8 +263,12 @@ int compiler_find_ok(struct compiler *c)
 			struct planned *p = &c->plan[id];
 			bool ok = s->null || s->boolean || s->number || s->n_str;
 
-			for (int i = 0; i < s->n_obj; i++)
-				ok |= p->obj_ok[i] = obj_ok(c, &p->obj[i]);
+			for (int i = 0; i < s->n_obj; i++) {
+				bool counted;
+
+				ok |= p->obj_ok[i] = obj_ok(c, &p->obj[i], &counted);
+				c->counted = counted ? c->b.node[id].at : c->counted;
+			}
 			for (int i = 0; i < s->n_arr; i++) {
 				int64_t room = arr_room(c, &p->arr[i]);
 
@@ -271,6 +279,14 @@ int compiler_find_ok(struct compiler *c)
 		}
 	}
 	return 0;
+}
+
+int compiler_no_value(struct compiler *c, const char *why)
+{
+	return c->counted ? builder_fail(&c->b, E_UNSUPPORTED, c->counted,
+	                                 "\"minProperties\" that asks for more than one member beyond those that "
+	                                 "\"properties\" and \"required\" name is not supported") :
+	                    builder_fail(&c->b, E_FORMAT, "", "%s", why);
 }
 
 static int check_apart(struct compiler *c)
@@ -663,7 +679,7 @@ int grammar_compile(const struct json *schema, struct grammar **out, struct err 
 	if (!rc)
 		rc = check_apart(&c);
 	if (!rc && !c.plan[root].ok)
-		rc = builder_fail(&c.b, E_FORMAT, "", "no value fulfils it");
+		rc = compiler_no_value(&c, "no value fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
 		compiler_use(&c, root);

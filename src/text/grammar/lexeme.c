@@ -367,6 +367,52 @@ struct dfa *texts_finish(struct dfa_pool *p, struct texts *t)
 	return d;
 }
 
+/* ---- texts with numbers and ids in them ---- */
+
+/* Up to three digits, exactly nine letters or digits, or up to 40 of what ids are made of. */
+static int spell_some(struct nfa *f, int at, char what)
+{
+	int end = nfa_state(f), most = what == '\1' ? 3 : what == '\2' ? 9 : 40;
+
+	for (int i = 0, next; i < most; i++, at = next) {
+		next = nfa_state(f);
+		nfa_bytes(f, at, '0', '9', next);
+		if (what > '\1') {
+			nfa_bytes(f, at, 'a', 'z', next);
+			nfa_bytes(f, at, 'A', 'Z', next);
+		}
+		if (what > '\2') {
+			nfa_bytes(f, at, '-', '-', next);
+			nfa_bytes(f, at, '_', '_', next);
+			nfa_bytes(f, at, '.', '.', next);
+			nfa_bytes(f, at, ':', ':', next);
+		}
+		if (what != '\2' || i == 8)
+			nfa_empty(f, next, end, NFA_EMPTY);
+	}
+	return end;
+}
+
+int lexeme_spell(struct nfa *f, int at, const char *text)
+{
+	for (; *text; text++)
+		at = *text <= '\3' && *text > 0 ? spell_some(f, at, *text) : nfa_text(f, at, text, 1);
+	return at;
+}
+
+struct dfa *lexeme_spelled(struct dfa_pool *p, const char *const *list)
+{
+	struct dfa *d;
+	struct nfa f;
+
+	nfa_init(&f);
+	for (int i = 0; list[i]; i++)
+		nfa_accept(&f, lexeme_spell(&f, 0, list[i]), 0);
+	d = dfa_from_nfa(p, &f);
+	nfa_fini(&f);
+	return d;
+}
+
 /* ---- decimals ---- */
 
 int decimal_parse(struct decimal *d, const char *s)

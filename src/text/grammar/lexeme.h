@@ -47,6 +47,12 @@ void texts_put(struct texts *t, const char *p, size_t n, int32_t label);
 struct dfa *texts_finish(struct dfa_pool *p, struct texts *t); /* and fini */
 void texts_fini(struct texts *t);
 
+/* text as struct calls_spelling (grammar.h) has it: \1, \2 and \3 stand for numbers and ids.  Adds it to f from state `at`;
+ * returns its end. */
+int lexeme_spell(struct nfa *f, int at, const char *text);
+/* The language of such texts in a list that NULL ends. */
+struct dfa *lexeme_spelled(struct dfa_pool *p, const char *const *list);
+
 /* A decimal number without exponent: digits before and after the point, no zeros
  * at the outer ends. */
 struct decimal {

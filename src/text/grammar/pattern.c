@@ -178,6 +178,10 @@ static int escape(struct re *r, bool in_class, struct ranges *set, uint32_t *cp)
 		return bad(r, E_UNSUPPORTED, "\\b, which is not supported,");
 	if (c == 'k' && !in_class)
 		return bad(r, E_UNSUPPORTED, "a back reference, which is not supported,");
+	/* Anchors and classes in other languages of expressions, errors in ECMA's with its flag u. */
+	if (isalpha((unsigned char)c) && c != 'b' && c != 'x' && c != 'u' && c != 'c' && !strchr(from, c))
+		return err_set(r->err, E_UNSUPPORTED,
+		               "\\%c, which is not supported, at byte %zu of the regular expression", c, r->at);
 	if (c == 'b') {
 		*cp = 8;
 	} else if ((at = strchr(from, c))) {
@@ -208,6 +212,11 @@ static int member(struct re *r, struct ranges *set, uint32_t *cp)
 
 	if (eat(r, '\\'))
 		return escape(r, true, set, cp);
+	if (peek(r) == '[' && r->at + 1 < r->n && strchr(":.=", r->p[r->at + 1]))
+		for (size_t i = r->at + 2; i + 1 < r->n && r->p[i] != ']' && r->p[i] != '['; i++)
+			if (r->p[i] == r->p[r->at + 1] && r->p[i + 1] == ']')
+				return bad(r, E_UNSUPPORTED,
+				           "a class inside of a class, as [:alpha:], which is not supported,");
 	n = utf8_decode(r->p + r->at, r->n - r->at, cp);
 	r->at += (size_t)(n ? n : 1);
 	return n ? 1 : bad(r, E_FORMAT, "invalid UTF-8");
@@ -267,6 +276,9 @@ static int group(struct re *r, int from)
 		return bad(r, E_LIMIT, "groups nested too deep");
 	if (eat(r, '?')) {
 		if (!eat(r, ':')) {
+			/* Python's named groups, and ECMA's. */
+			if (peek(r) == 'P' && r->at + 1 < r->n && r->p[r->at + 1] == '<')
+				r->at++;
 			if (peek(r) != '<' || (r->at + 1 < r->n && strchr("=!", r->p[r->at + 1])))
 				return bad(r, E_UNSUPPORTED,
 				           "a group of another kind than (?:, which is not supported,");
