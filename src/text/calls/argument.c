@@ -319,7 +319,8 @@ void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n)
 		{ "False", "false", JSON_BOOL },
 		{ "None", "null", JSON_NULL },
 	};
-	struct json *j = json_parse(p, n, 0, NULL), *mended = j ? NULL : json_mended(p, n);
+	bool text = !(kinds & ~(1u << JSON_STRING));
+	struct json *j = text ? NULL : json_parse(p, n, 0, NULL), *mended = text || j ? NULL : json_mended(p, n);
 	size_t before = out->n;
 
 	if (j && (kinds & 1u << json_kind(j)))
@@ -337,4 +338,34 @@ void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n)
 	if (out->n == before)
 		json_put_str(out, p, n);
 	json_free(j);
+}
+
+int value_readings(unsigned kinds, bool breaks)
+{
+	static const unsigned numbers = 1u << JSON_INT | 1u << JSON_DOUBLE,
+			      lists = 1u << JSON_ARRAY | 1u << JSON_OBJECT, words = 1u << JSON_BOOL | 1u << JSON_NULL;
+
+	return (breaks ? READ_BREAKS : 0) | (kinds & numbers ? READ_NUMBERS : 0) | (kinds & lists ? READ_LISTS : 0) |
+	       (kinds & words ? READ_WORDS : 0);
+}
+
+struct dfa *value_otherwise(struct dfa_pool *p, int readings)
+{
+	struct dfa *d = NULL;
+	struct buf re;
+
+	buf_init(&re);
+	if (readings & READ_BREAKS)
+		buf_puts(&re, "|^\\n|\\n$");
+	if (readings & ~READ_BREAKS)
+		buf_puts(&re, "|^\\s*\"[^]*\"\\s*$");
+	if (readings & READ_NUMBERS)
+		buf_puts(&re, "|^\\s*-?[0-9][-+.0-9eE]*\\s*$");
+	if (readings & READ_LISTS)
+		buf_puts(&re, "|^\\s*[\\[{]");
+	if (readings & READ_WORDS)
+		buf_puts(&re, "|^\\s*([tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[nN][oO][nN][eE]|null)\\s*$");
+	pattern_compile(p, re.p + 1, re.n - 1, &d, NULL);
+	buf_fini(&re);
+	return d;
 }

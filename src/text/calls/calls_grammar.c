@@ -214,8 +214,23 @@ static const struct dfa *bare_any(struct compiler *c, const struct calls_spellin
 	return c->bare_any;
 }
 
+/* Those of the strings d that are read as they are written.  Any string may lose what it may. */
+static const struct dfa *read_alike(struct compiler *c, const struct dfa *d, unsigned kinds,
+                                    const struct calls_spelling *sp)
+{
+	bool any = d == c->b.all.plain;
+	int at = value_readings(kinds, !sp->line && !any);
+
+	if (!d || sp->key_end_json || !at || (any && !(at & (READ_NUMBERS | READ_LISTS))))
+		return d;
+	if (!c->otherwise[at])
+		c->otherwise[at] = value_otherwise(&c->b.pool, at);
+	return dfa_minus(&c->b.pool, d, c->otherwise[at]);
+}
+
 /* Strings as bare text; those counted to more than can be told apart are not counted. */
-static const struct dfa *bare_strings(struct compiler *c, const struct set *s, const struct calls_spelling *sp)
+static const struct dfa *bare_strings(struct compiler *c, const struct set *s, unsigned kinds,
+                                      const struct calls_spelling *sp)
 {
 	enum { COUNTED_MAX = 500 };
 	struct builder *b = &c->b;
@@ -229,7 +244,7 @@ static const struct dfa *bare_strings(struct compiler *c, const struct set *s, c
 	for (int i = 0; i < s->n_str; i++)
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
-	d = set_strings_of(b, &few);
+	d = read_alike(c, set_strings_of(b, &few), kinds, sp);
 	return d == b->all.plain ? bare_any(c, sp) : bare_of(b, d, sp);
 }
 
@@ -247,7 +262,7 @@ static int split_values(struct compiler *c, struct tool *t, const struct obj_pla
 
 		kinds = argument_kinds(t->parameters, key);
 		t->rest[i] = -1;
-		t->bare[i] = bare_strings(c, &s, sp);
+		t->bare[i] = bare_strings(c, &s, kinds, sp);
 		/* A value that may only be read as a string is one. */
 		if (s.n_str && (!kinds || kinds == 1u << JSON_STRING || sp->key_end_json))
 			continue;

@@ -6,6 +6,7 @@
 #define TEXT_DIALECT_H
 
 #include "text/calls/split.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/grammar.h"
 #include "text/jinja/template.h"
 
@@ -110,6 +111,11 @@ enum verdict value_json(const struct value_form *f, unsigned kinds, struct exten
 enum verdict value_text(const struct value_form *f, unsigned kinds, const char *p, size_t n, bool over, size_t *len);
 /* Appends bare text as JSON of one of the kinds (0: any) if it reads as such, else as a string. */
 void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
+/* What else the text of a string may be read as, of a value of those kinds; breaks: line breaks at its ends are dropped.
+ * value_otherwise: the strings that would not come back (some that would are among them); NULL: the pool is used up. */
+enum { READ_BREAKS = 1, READ_NUMBERS = 2, READ_LISTS = 4, READ_WORDS = 8, READINGS = 16 };
+int value_readings(unsigned kinds, bool breaks);
+struct dfa *value_otherwise(struct dfa_pool *p, int readings);
 
 size_t blanks(const char *p, size_t n);        /* at the beginning */
 size_t blanks_at_end(const char *p, size_t n); /* likewise */

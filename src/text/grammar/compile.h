@@ -42,7 +42,9 @@ struct compiler {
 	bool python;         /* None, True and False are written so */
 	bool gemma;          /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
 	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
-	const struct dfa *names;    /* Gemma's keys that no schema names; likewise */
+	const struct dfa
+		*otherwise[16];  /* strings that bare text does not give back, by reading (dialect.h); likewise */
+	const struct dfa *names; /* Gemma's keys that no schema names; likewise */
 };
 
 static inline uint32_t limit(int64_t n)
