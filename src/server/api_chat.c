@@ -102,14 +102,14 @@ static bool calls_custom(const struct generation *g, const struct choice *c)
 {
 	const struct tool_kind *k = tool_kinds_find(&g->kinds, c->called.p, c->called.n);
 
-	return k && k->custom;
+	return k && k->form == TOOL_CUSTOM;
 }
 
 static void begin_call(const struct generation *g, struct choice *c, const char *name, size_t n, struct buf *b,
                        bool stream)
 {
 	const struct tool_kind *kind = tool_kinds_find(&g->kinds, name, n);
-	bool custom = kind && kind->custom;
+	bool custom = kind && kind->form == TOOL_CUSTOM;
 
 	buf_reset(&c->called);
 	buf_put(&c->called, name, n);

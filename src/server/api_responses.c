@@ -17,6 +17,7 @@
 struct responses {
 	struct buf history; /* the conversation so far, as messages */
 	struct buf items;   /* what was asked, as it is listed */
+	struct buf tools;   /* the items so far that bring tools */
 	bool summary;       /* thoughts are told as their own summary: clients that ask for one show nothing else */
 };
 
@@ -26,6 +27,7 @@ static void *own_new(void)
 
 	buf_init(&own->history);
 	buf_init(&own->items);
+	buf_init(&own->tools);
 	return own;
 }
 
@@ -35,6 +37,7 @@ static void own_free(void *p)
 
 	buf_fini(&own->history);
 	buf_fini(&own->items);
+	buf_fini(&own->tools);
 	free(own);
 }
 
@@ -212,7 +215,8 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
 		return r;
 	if ((id = json_str(previous, &n)) &&
-	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history)))
+	    (!g->x || !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history) ||
+	     !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_TOOLS, &own->tools)))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here, or no longer", id);
 	if ((r = responses_input(json_get(g->body, "input"), &g->images, &own->history, p)))
@@ -298,11 +302,39 @@ static void make_echo(struct generation *g, const struct chat *c)
 		g->params.store ? "true" : "false", g->params.top_logprobs);
 }
 
+/* The tools of the body and of the conversation's items. */
+static int read_tools(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *tools, *input = json_get(g->body, "input");
+	struct responses *own = g->own;
+	struct json *kept;
+	struct buf b;
+	int r;
+
+	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)))
+		return r;
+	buf_init(&b);
+	buf_printf(&b, "[%s]", own->tools.n ? own->tools.p : "");
+	kept = json_parse(b.p, b.n, 200, NULL);
+	buf_reset(&b);
+	if (!(r = tools_of_responses(tools, kept, input, &g->kinds, &g->params.warnings, &b, p)))
+		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	json_free(kept);
+	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
+		if (!json_len(tools_in_item(json_at(input, i))))
+			continue;
+		if (own->tools.n)
+			buf_putc(&own->tools, ',');
+		json_put(&own->tools, json_at(input, i));
+	}
+	return r;
+}
+
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 {
-	const struct json *body = g->body, *tools;
+	const struct json *body = g->body;
 	struct params *a = &g->params;
-	struct buf b;
 	int r;
 
 	if ((r = params_sampling(a, body, g->served, p)) || (r = field_bool(body, "stream", &a->stream, p)) ||
@@ -313,16 +345,11 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	    (r = field_bool(body, "parallel_tool_calls", &a->parallel, p)) ||
 	    (r = params_max_tokens(a, body, "max_output_tokens", p)) ||
 	    (r = field_bool(body, "return_progress", &a->progress, p)) || (r = read_wishes(g, c, p)) ||
-	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) ||
-	    (r = chat_choice(c, json_get(body, "tool_choice"), p)) || (r = read_input(g, c, p)))
+	    (r = chat_choice(c, json_get(body, "tool_choice"), p)) || (r = read_input(g, c, p)) ||
+	    (r = read_tools(g, c, p)))
 		return r;
-	buf_init(&b);
-	if (json_len(tools) && !(r = tools_of_responses(tools, &g->kinds, &g->params.warnings, &b, p)))
-		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	if (!r)
-		make_echo(g, c);
-	return r;
+	make_echo(g, c);
+	return 0;
 }
 
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
@@ -335,8 +362,8 @@ static int read_body(struct generation *g, const char *bytes, size_t n, struct p
 /* ---- items ---- */
 
 /* Kinds of items of an answer. */
-enum item { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM };
-static const char *const prefix_of[] = { "rs", "msg", "fc", "ctc" };
+enum item { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM, ITEM_SEARCH };
+static const char *const prefix_of[] = { "rs", "msg", "fc", "ctc", "tsc" };
 
 static const struct tool_kind *kind_of(const struct generation *g, const struct choice *c, int i)
 {
@@ -349,7 +376,7 @@ static enum item item_of(const struct generation *g, const struct choice *c, int
 
 	switch (c->split.piece[i].kind) {
 	case PIECE_THINKING: return ITEM_REASONING;
-	case PIECE_CALL: return (k = kind_of(g, c, i)) && k->custom ? ITEM_CUSTOM : ITEM_CALL;
+	case PIECE_CALL: return (k = kind_of(g, c, i)) ? ITEM_CALL + (enum item)k->form : ITEM_CALL;
 	default: return ITEM_MESSAGE;
 	}
 }
@@ -406,6 +433,23 @@ static void put_input(const struct choice *c, int i, struct buf *out)
 	buf_fini(&input);
 }
 
+/* A search's arguments are an object, not its text; of one that broke off, the text as far as it came. */
+static void put_search(const struct choice *c, int i, const char *id, bool open, struct buf *out)
+{
+	const struct piece *p = &c->split.piece[i];
+	struct json *j = NULL;
+
+	buf_printf(out,
+	           "\"type\":\"tool_search_call\",\"execution\":\"client\",\"call_id\":\"call_%s\",\"arguments\":", id);
+	if (open)
+		buf_puts(out, "{}");
+	else if ((j = json_parse(c->split.text.p + p[1].at, p[1].n, 200, NULL)))
+		json_put(out, j);
+	else
+		json_put_str(out, c->split.text.p + p[1].at, p[1].n);
+	json_free(j);
+}
+
 /* A call's members, from its id on. */
 static void put_call(const struct generation *g, const struct choice *c, int i, const char *id, bool open,
                      struct buf *out)
@@ -413,8 +457,12 @@ static void put_call(const struct generation *g, const struct choice *c, int i, 
 	const struct tool_kind *k = kind_of(g, c, i);
 	const struct piece *p = &c->split.piece[i];
 	const char *text = c->split.text.p;
-	bool custom = k && k->custom;
+	bool custom = k && k->form == TOOL_CUSTOM;
 
+	if (k && k->form == TOOL_SEARCH) {
+		put_search(c, i, id, open, out);
+		return;
+	}
 	buf_printf(out,
 	           "\"type\":\"%s\",\"call_id\":\"call_%s\",\"name\":", custom ? "custom_tool_call" : "function_call",
 	           id);
@@ -456,7 +504,8 @@ static void put_item(const struct generation *g, struct choice *c, int i, int k,
 		}
 		break;
 	case ITEM_CALL:
-	case ITEM_CUSTOM: put_call(g, c, i, id, open, out); break;
+	case ITEM_CUSTOM:
+	case ITEM_SEARCH: put_call(g, c, i, id, open, out); break;
 	case ITEM_MESSAGE:
 		buf_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
 		if (!open) {
@@ -607,7 +656,7 @@ static void put_last(struct generation *g, struct buf *out)
 	put_answer(c, &own->history);
 	snprintf(id, sizeof id, "resp_%s", g->x->id);
 	response_store_put(&g->x->srv->responses, id, g->x->key,
-	                   (const struct buf *[N_KEPT]){ &object, &own->history, &own->items });
+	                   (const struct buf *[N_KEPT]){ &object, &own->history, &own->items, &own->tools });
 	buf_fini(&object);
 }
 
@@ -763,6 +812,7 @@ static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 	switch (item_of(g, c, c->block_piece)) {
 	case ITEM_CALL: call_ends(g, c, out); break;
 	case ITEM_CUSTOM: custom_ends(g, c, out); break;
+	case ITEM_SEARCH: break;
 	default: text_ends(g, c, out); break;
 	}
 	item_event(g, c, false, out);
@@ -792,7 +842,7 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 			item_begins(g, c, out);
 		call = c->split.piece[c->block_piece].kind == PIECE_CALL;
 		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END ||
-		    (call && item_of(g, c, c->block_piece) == ITEM_CUSTOM))
+		    (call && item_of(g, c, c->block_piece) != ITEM_CALL))
 			continue;
 		about_item(g, c, call ? "response.function_call_arguments.delta" : voice_of(g, c)->delta, out);
 		buf_puts(out, ",\"delta\":");

@@ -164,7 +164,7 @@ static void put_call(struct spoken *t, const struct json *id, const char *name, 
 static int call(const struct json *item, const char *at, bool custom, struct spoken *t, struct problem *p)
 {
 	const struct json *v = json_get(item, custom ? "input" : "arguments"), *own = json_get(item, "name");
-	size_t n;
+	size_t n = 0;
 	const char *name = json_str(own, &n), *space = json_str(json_get(item, "namespace"), &n), *s;
 	struct buf flat, input;
 	char where[100];
@@ -173,15 +173,17 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 	if (!name)
 		return field_wrong(p, where, "a string", own);
 	snprintf(where, sizeof where, "%.80s.%s", at, custom ? "input" : "arguments");
-	if (!(s = json_str(v, &n)))
-		return field_wrong(p, where, "a string", v);
+	if (!(s = json_str(v, &n)) && (custom || json_kind(v) != JSON_OBJECT))
+		return field_wrong(p, where, custom ? "a string" : "a string or an object", v);
 	buf_init(&flat);
 	buf_init(&input);
 	tool_flat_name(space, name, &flat);
 	if (custom)
 		tool_put_input(s, n, &input);
-	else
+	else if (s)
 		buf_put(&input, s, n);
+	else
+		json_put(&input, v);
 	put_call(t, json_get(item, "call_id"), flat.p, input.p, input.n);
 	buf_fini(&flat);
 	buf_fini(&input);
@@ -191,19 +193,22 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 static int output(const struct json *item, struct images *im, const char *at, struct spoken *t, struct buf *out,
                   struct problem *p)
 {
-	const struct json *v = json_get(item, "output");
+	const struct json *v = json_get(item, "output"), *type = json_get(item, "type");
 	char where[100];
 	struct buf text;
+	size_t n;
+	const char *status = json_str(json_get(item, "status"), &n);
 	int r = 0;
 
 	snprintf(where, sizeof where, "%.80s.output", at);
-	if (json_kind(v) == JSON_NULL)
-		v = json_get(item, "tools"); /* of a search for tools */
-	if (json_kind(v) == JSON_NULL)
-		return field_wrong(p, where, "a string or an array of parts", v);
 	buf_init(&text);
-	/* Results of a shell or a search have no text parts. */
-	if (json_kind(v) == JSON_OBJECT || (json_kind(v) == JSON_ARRAY && !json_get(json_at(v, 0), "type")))
+	/* Results of a shell or a search have no text parts, and of a patch there may be nothing but the status. */
+	if (str_is(type, "tool_search_output") && json_kind(v) == JSON_NULL && json_len(json_get(item, "tools")))
+		json_put(&text, json_get(item, "tools"));
+	else if (str_is(type, "apply_patch_call_output") && json_kind(v) == JSON_NULL)
+		buf_puts(&text, status ? status : "");
+	else if (json_kind(v) == JSON_OBJECT ||
+	         (json_len(v) && json_kind(v) == JSON_ARRAY && !json_get(json_at(v, 0), "type")))
 		json_put(&text, v);
 	else
 		r = text_of(v, im, where, &text, p);
@@ -299,12 +304,24 @@ static bool ends_with(const char *s, const char *end)
 	return strlen(s) >= strlen(end) && !strcmp(s + strlen(s) - strlen(end), end);
 }
 
+static int tools_of_item(const struct json *item, const char *at, struct problem *p)
+{
+	const struct json *tools = json_get(item, "tools");
+	char where[80];
+
+	if (json_kind(tools) == JSON_ARRAY || json_kind(tools) == JSON_NULL)
+		return 0;
+	snprintf(where, sizeof where, "%.40s.tools", at);
+	return field_wrong(p, where, "an array of tools", tools);
+}
+
 static int item(const struct json *v, struct images *im, size_t i, struct spoken *t, struct buf *out, struct problem *p)
 {
 	const struct json *type = json_get(v, "type");
 	size_t n;
 	const char *s = json_str(type, &n);
 	char at[60], where[80];
+	int r;
 
 	snprintf(at, sizeof at, "input[%zu]", i);
 	if (json_kind(v) != JSON_OBJECT)
@@ -316,6 +333,11 @@ static int item(const struct json *v, struct images *im, size_t i, struct spoken
 		return field_wrong(p, where, "a string", type);
 	if (!strcmp(s, "function_call") || !strcmp(s, "custom_tool_call"))
 		return call(v, at, *s == 'c', t, p);
+	/* Its tools are read with the body's. */
+	if (!strcmp(s, "additional_tools"))
+		return tools_of_item(v, at, p);
+	if (!strcmp(s, "tool_search_output") && (r = tools_of_item(v, at, p)))
+		return r;
 	if (ends_with(s, "_output"))
 		return output(v, im, at, t, out, p);
 	if (!strcmp(s, "reasoning"))

@@ -27,8 +27,9 @@ void response_store_init(struct response_store *s, size_t bytes_max);
 void response_store_fini(struct response_store *s);
 
 /* Parts of a kept response: the object as it is returned again; messages, the conversation that it ends; items, its
- * input.  The last two are elements of an array, without brackets. */
-enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, N_KEPT };
+ * input; tools, the items with tools of the whole conversation.  All but the first are elements of an array, without
+ * brackets. */
+enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, KEPT_TOOLS, N_KEPT };
 
 /* Keeps copies.  Larger than the whole store: not kept. */
 void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT]);

@@ -49,21 +49,6 @@ void tool_flat_name(const char *space, const char *name, struct buf *out)
 	buf_puts(out, name);
 }
 
-static const struct tool_kind *add_kind(struct tool_kinds *k, const char *space, const char *own, bool custom)
-{
-	struct tool_kind *kind;
-	struct buf name;
-
-	buf_init(&name);
-	tool_flat_name(space, own, &name);
-	k->kind = xrealloc(k->kind, size_mul((size_t)k->n + 1, sizeof *k->kind));
-	kind = &k->kind[k->n++];
-	*kind = (struct tool_kind){
-		.name = buf_take(&name), .own = xstrdup(own), .space = space ? xstrdup(space) : NULL, .custom = custom
-	};
-	return kind;
-}
-
 void tool_put_input(const char *input, size_t n, struct buf *out)
 {
 	buf_puts(out, "{\"input\":");
@@ -136,19 +121,76 @@ void tool_get_input(const char *arguments, size_t n, struct buf *out)
 
 /* ---- one tool ---- */
 
+struct made {
+	char *name; /* NULL: not read yet */
+	struct buf text;
+	int list; /* that it came in */
+};
+
 struct making {
 	struct tool_kinds *k;
 	struct warnings *w;
-	struct buf *out;
 	struct problem *p;
-	int n; /* tools made so far */
+	struct buf *out; /* the text of the last tool in made */
+	struct made *made;
+	size_t n;
+	int list;    /* that tools are read of */
+	bool loaded; /* the list is what was deferred before */
 };
 
-static void begin_tool(struct making *m, const char *name)
+/* Adds a tool; takes name. */
+static void add_tool(struct making *m, char *name)
 {
-	buf_puts(m->out, m->n++ ? ",{\"type\":\"function\",\"function\":{\"name\":" :
-	                          "{\"type\":\"function\",\"function\":{\"name\":");
-	json_put_cstr(m->out, name);
+	m->made = xrealloc(m->made, size_mul(m->n + 1, sizeof *m->made));
+	m->made[m->n] = (struct made){ .name = name, .list = m->list };
+	m->out = &m->made[m->n++].text;
+	buf_init(m->out);
+}
+
+/* Sets the kind of the name that the model sees.  A plain function needs none unless it takes another's place. */
+static void set_kind(struct tool_kinds *k, const char *name, const char *space, const char *own, enum tool_form form)
+{
+	struct tool_kind *kind = NULL;
+
+	for (int i = 0; i < k->n && !kind; i++)
+		if (!strcmp(k->kind[i].name, name))
+			kind = &k->kind[i];
+	if (!kind && !space && form == TOOL_FUNCTION)
+		return;
+	if (kind) {
+		free(kind->name);
+		free(kind->own);
+		free(kind->space);
+	} else {
+		k->kind = xrealloc(k->kind, size_mul((size_t)k->n + 1, sizeof *k->kind));
+		kind = &k->kind[k->n++];
+	}
+	*kind = (struct tool_kind){
+		.name = xstrdup(name), .own = xstrdup(own), .space = space ? xstrdup(space) : NULL, .form = form
+	};
+}
+
+/* Begins the text of a tool; of an earlier list's tool of that name, a new one. */
+static void begin_tool(struct making *m, const char *space, const char *own, enum tool_form form)
+{
+	struct buf name;
+	size_t i = 0;
+
+	buf_init(&name);
+	tool_flat_name(space, own, &name);
+	if (m->k)
+		set_kind(m->k, name.p, space, own, form);
+	while (i < m->n && (m->made[i].list == m->list || !m->made[i].name || strcmp(m->made[i].name, name.p)))
+		i++;
+	if (i < m->n) {
+		m->out = &m->made[i].text;
+		buf_reset(m->out);
+	} else {
+		add_tool(m, xstrdup(name.p));
+	}
+	buf_puts(m->out, "{\"type\":\"function\",\"function\":{\"name\":");
+	json_put_cstr(m->out, name.p);
+	buf_fini(&name);
 }
 
 static void leave_out(struct making *m, const struct json *type)
@@ -199,7 +241,7 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	if ((r = name_of(m, t, at, &name)) ||
 	    (definition && expression && (r = check_expression(m, definition, n_rules, at))))
 		return r;
-	begin_tool(m, add_kind(m->k, space, name, true)->name);
+	begin_tool(m, space, name, TOOL_CUSTOM);
 	buf_init(&about);
 	buf_init(&pattern);
 	if ((text = json_str(json_get(t, "description"), &n)))
@@ -235,7 +277,7 @@ static int put_function(struct making *m, const struct json *t, const char *at, 
 
 	if ((r = name_of(m, t, at, &name)))
 		return r;
-	begin_tool(m, space ? add_kind(m->k, space, name, false)->name : name);
+	begin_tool(m, space, name, TOOL_FUNCTION);
 	for (c = json_first(t); json_next(&c, &key, &v);) {
 		bool own = json_kind(v) == JSON_NULL;
 
@@ -257,8 +299,25 @@ static void tell_deferred(struct making *m, const struct json *t)
 	bool deferred = false;
 
 	json_to_bool(json_get(t, "defer_loading"), &deferred);
-	if (deferred)
+	if (deferred && !m->loaded)
 		warnings_add(&m->w->ignored, "tools", "defer_loading");
+}
+
+/* A search for tools that the client runs: {"description", "parameters"}. */
+static void put_search(struct making *m, const struct json *t)
+{
+	const struct json *about = json_get(t, "description"), *parameters = json_get(t, "parameters");
+
+	begin_tool(m, NULL, "tool_search", TOOL_SEARCH);
+	if (json_kind(about) != JSON_NULL) {
+		buf_puts(m->out, ",\"description\":");
+		json_put(m->out, about);
+	}
+	if (json_kind(parameters) != JSON_NULL) {
+		buf_puts(m->out, ",\"parameters\":");
+		json_put(m->out, parameters);
+	}
+	buf_puts(m->out, "}}");
 }
 
 /* One of /v1/responses: space is the namespace that it stands in, or NULL. */
@@ -279,6 +338,10 @@ static int put_responses(struct making *m, const struct json *t, const char *at,
 		return put_function(m, t, at, space);
 	if (str_is(type, "custom"))
 		return put_custom(m, t, at, space);
+	if (str_is(type, "tool_search") && !space && str_is(json_get(t, "execution"), "client")) {
+		put_search(m, t);
+		return 0;
+	}
 	if (!str_is(type, "namespace") || space) {
 		leave_out(m, type);
 		return 0;
@@ -314,8 +377,7 @@ static int put_chat(struct making *m, const struct json *t, const char *at, cons
 		return 0;
 	}
 	/* As it is: what is wrong with it is found by tools_check. */
-	if (m->n++)
-		buf_putc(m->out, ',');
+	add_tool(m, NULL);
 	json_put(m->out, t);
 	return 0;
 }
@@ -358,7 +420,7 @@ static int put_messages(struct making *m, const struct json *t, const char *at, 
 	/* One name for all of them: of two hundred tools each would fill the header. */
 	if ((r = name_of(m, t, at, &name)) || (r = fields_check(t, "tools", tables, m->w, m->p)))
 		return r;
-	begin_tool(m, name);
+	begin_tool(m, NULL, name, TOOL_FUNCTION);
 	if (json_kind(about) != JSON_NULL) {
 		buf_puts(m->out, ",\"description\":");
 		json_put(m->out, about);
@@ -377,35 +439,86 @@ static int put_messages(struct making *m, const struct json *t, const char *at, 
 
 typedef int put_tool(struct making *m, const struct json *t, const char *at, const char *space);
 
-static int put_all(struct making *m, const struct json *tools, put_tool *put)
+/* Tools of one list; at: its path. */
+static int put_list(struct making *m, const struct json *tools, const char *at, put_tool *put)
 {
-	char at[60];
+	char where[80];
 	int r = 0;
 
-	buf_putc(m->out, '[');
+	m->list++;
 	for (size_t i = 0; i < json_len(tools) && !r; i++) {
-		snprintf(at, sizeof at, "tools[%zu]", i);
-		r = put(m, json_at(tools, i), at, NULL);
+		snprintf(where, sizeof where, "%.50s[%zu]", at, i);
+		r = put(m, json_at(tools, i), where, NULL);
 	}
-	buf_putc(m->out, ']');
 	return r;
+}
+
+/* Ends the making: appends the tools as an array. */
+static void put_made(struct making *m, struct buf *out)
+{
+	buf_putc(out, '[');
+	for (size_t i = 0; i < m->n; i++) {
+		if (i)
+			buf_putc(out, ',');
+		buf_put(out, m->made[i].text.p, m->made[i].text.n);
+		buf_fini(&m->made[i].text);
+		free(m->made[i].name);
+	}
+	free(m->made);
+	buf_putc(out, ']');
 }
 
 int tools_of_chat(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
                   struct problem *p)
 {
-	return put_all(&(struct making){ .k = k, .w = w, .out = out, .p = p }, tools, put_chat);
+	struct making m = { .k = k, .w = w, .p = p };
+	int r = put_list(&m, tools, "tools", put_chat);
+
+	put_made(&m, out);
+	return r;
 }
 
-int tools_of_responses(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
-                       struct problem *p)
+const struct json *tools_in_item(const struct json *item)
 {
-	return put_all(&(struct making){ .k = k, .w = w, .out = out, .p = p }, tools, put_responses);
+	const struct json *type = json_get(item, "type"), *tools = json_get(item, "tools");
+
+	if (!str_is(type, "additional_tools") && !str_is(type, "tool_search_output"))
+		return NULL;
+	return json_kind(tools) == JSON_ARRAY ? tools : NULL;
+}
+
+static int put_items(struct making *m, const struct json *items, const char *list)
+{
+	char at[60];
+	int r = 0;
+
+	for (size_t i = 0; json_kind(items) == JSON_ARRAY && i < json_len(items) && !r; i++) {
+		m->loaded = str_is(json_get(json_at(items, i), "type"), "tool_search_output");
+		snprintf(at, sizeof at, "%s[%zu].tools", list, i);
+		r = put_list(m, tools_in_item(json_at(items, i)), at, put_responses);
+	}
+	return r;
+}
+
+int tools_of_responses(const struct json *tools, const struct json *kept, const struct json *input,
+                       struct tool_kinds *k, struct warnings *w, struct buf *out, struct problem *p)
+{
+	struct making m = { .k = k, .w = w, .p = p };
+	int r = put_list(&m, tools, "tools", put_responses);
+
+	if (!r && !(r = put_items(&m, kept, "previous_response_id")))
+		r = put_items(&m, input, "input");
+	put_made(&m, out);
+	return r;
 }
 
 int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *out, struct problem *p)
 {
-	return put_all(&(struct making){ .w = w, .out = out, .p = p }, tools, put_messages);
+	struct making m = { .w = w, .p = p };
+	int r = put_list(&m, tools, "tools", put_messages);
+
+	put_made(&m, out);
+	return r;
 }
 
 /* ---- what may be called ---- */

@@ -1,21 +1,24 @@
 /* tool_kinds.h - tools that are no functions: made functions for the model, and turned back for the client.
  *
  * A custom tool takes free text: the model sees a function with one string, "input".  A namespace holds functions: each
- * is one of its own, whose name begins with the namespace's.  What only the API's provider could run (web search, MCP
- * servers, shells) is left out, and told. */
+ * is one of its own, whose name begins with the namespace's.  A search for tools that the client runs is a function
+ * called tool_search.  What only the API's provider could run (web search, MCP servers, shells) is left out, and told. */
 #ifndef SERVER_TOOL_KINDS_H
 #define SERVER_TOOL_KINDS_H
 
 #include "server/fields.h"
 
+enum tool_form { TOOL_FUNCTION, TOOL_CUSTOM, TOOL_SEARCH };
+
 struct tool_kind {
 	char *name;        /* as the model sees it */
 	char *own, *space; /* as the client does; space NULL: no namespace */
-	bool custom;
+	enum tool_form form;
 };
 
 struct tool_kinds {
-	struct tool_kind *kind; /* [n]; plain functions are not in it */
+	struct tool_kind
+		*kind; /* [n]; plain functions are in it only where a tool of another kind had their name before */
 	int n;
 };
 
@@ -27,8 +30,13 @@ const struct tool_kind *tool_kinds_find(const struct tool_kinds *k, const char *
  * *p's status.  Schemas are checked later (tools_check). */
 int tools_of_chat(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
                   struct problem *p);
-int tools_of_responses(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
-                       struct problem *p);
+/* Tools come in the body, and in items of the input: additional_tools, and what a search for tools found
+ * (tools_in_item).  kept is an array of such items of the responses that this one goes on from.  The body's tools come
+ * first.  A tool that comes again in a later item takes the place of the first of its name. */
+int tools_of_responses(const struct json *tools, const struct json *kept, const struct json *input,
+                       struct tool_kinds *k, struct warnings *w, struct buf *out, struct problem *p);
+/* The tools that an item of /v1/responses brings; NULL: it is of another type, or brings none. */
+const struct json *tools_in_item(const struct json *item);
 int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *out, struct problem *p);
 
 /* The name of a function in a namespace (NULL: in none) as the model sees it. */

@@ -687,7 +687,7 @@ class Responses(Shared):
             ({"input": "x", "text": {"format": {"type": "json_schema"}}}, 400, "text.format.schema", "a JSON schema"),
             ({"input": "x", "reasoning": {"effort": "much"}}, 400, "reasoning.effort", "much"),
             ({"input": [{"role": "user"}]}, 400, "input[0].content", "found nothing"),
-            ({"input": [{"type": "function_call_output", "call_id": "c"}]}, 400, "input[0].output", "found nothing"),
+            ({"input": [{"type": "function_call_output", "call_id": "c", "output": 5}]}, 400, "input[0].output", "found the integer 5"),
             ({"input": "x", "tools": [5]}, 400, "tools[0]", "an object"),
             ({"input": "x", "response_format": {"type": "json_object"}}, 400, "response_format", "use text.format"),
             ({"input": "x", "reasoning_effort": "low"}, 400, "reasoning_effort", "use reasoning.effort"),

@@ -246,6 +246,76 @@ class Tools(unittest.TestCase):
         named = dict(body, tool_choice={"type": "function", "name": "g"}, input=self.ARG % ("a", "6") + "</function>\n</tool_call>")
         self.assertEqual(self.post(RESPONSES, named).json()["output"][0]["arguments"], '{"a":6}')
 
+    def test_tools_in_the_input(self):
+        """Codex sends its tools as an item of the input; what a search for tools found comes in one too."""
+        space = {"type": "namespace", "name": "functions", "description": "", "tools": [dict(self.F, name="g"), dict(self.PATCH, name="p")]}
+        said = {"role": "user", "content": self.CALL % ("functions__g", self.ARG % ("a", "5"))}
+
+        def item(kind, *tools):
+            return {"type": kind, "role": "developer", "call_id": "c", "execution": "client", "status": "completed", "tools": list(tools)}
+        asked = {"type": "tool_search_call", "call_id": "c", "execution": "client", "status": "completed", "arguments": {"query": "q"}}
+        first = {"role": "user", "content": "A"}
+        deferred = dict(space, tools=[dict(t, defer_loading=True) for t in space["tools"]])
+        for items in ([item("additional_tools", space), said], [first, item("additional_tools", self.F), item("additional_tools", space), said],
+                      [item("additional_tools"), item("additional_tools", dict(space, tools=[])), item("additional_tools", space), said],
+                      [first, asked, item("tool_search_output", deferred), said],
+                      [first, asked, item("tool_search_output", deferred), {"type": "message", **said}, item("additional_tools")]):
+            body = {"input": items, "tools": [self.F], "max_output_tokens": 400, "parallel_tool_calls": False}
+            for stream in (False, True):
+                r = self.post(RESPONSES, dict(body, stream=stream))
+                call = [e["item"] for e in events(r) if e["type"] == "response.output_item.done"][-1] if stream else r.json()["output"][-1]
+                self.assertEqual((call["type"], call.get("namespace"), call["name"], call["arguments"]), ("function_call", "functions", "g", '{"a":5}'))
+                self.assertNotIn("x-weft-warning", r.headers)
+        # After the body's own; a tool that comes again stands where it stood, as it came last.
+        held = lambda n: dict(self.F, strict=True, parameters={"type": "object", "properties": {"a": {"enum": [n]}}, "required": ["a"],
+                                                               "additionalProperties": False})
+        rest = {"role": "user", "content": self.ARG % ("a", "7") + "</function>\n</tool_call>"}
+        named = {"tool_choice": {"type": "function", "name": "f"}, "max_output_tokens": 60}
+        for tools, items in (([held(5)], [item("additional_tools", held(7)), rest]), ([], [item("additional_tools", held(5)), item("additional_tools", held(7)), rest])):
+            r = self.post(RESPONSES, {"input": items, "tools": tools, **named}).json()
+            self.assertEqual(r["output"][-1].get("arguments"), '{"a":7}', r["output"])
+        # A plain function in the place of a custom tool is one.
+        custom = {"type": "custom", "name": "f"}
+        for last, kind in ((held(7), "function_call"), (custom, "custom_tool_call")):
+            r = self.post(RESPONSES, {"input": [item("additional_tools", custom, self.PATCH), item("additional_tools", last), rest], **named}).json()
+            self.assertEqual(r["output"][-1]["type"], kind)
+        # They stay for the responses that go on from this one.
+        r = self.post(RESPONSES, {"input": [item("additional_tools", space), first], "max_output_tokens": 2}).json()
+        for _ in range(2):
+            r = self.post(RESPONSES, {"input": [said], "previous_response_id": r["id"], "max_output_tokens": 200, "parallel_tool_calls": False}).json()
+            self.assertEqual(r["output"][-1].get("name"), "g", r["output"])
+        for bad, at in (({"tools": {}}, "input[0].tools"), ({"tools": [5]}, "input[0].tools[0]"), ({"tools": [{"type": "function"}]}, "input[0].tools[0].name")):
+            for kind in ("additional_tools", "tool_search_output"):
+                r = self.s.post(RESPONSES, {"input": [{"type": kind, **bad}, first]})
+                self.assertEqual((r.status, r.error()["param"]), (400, at))
+
+    def test_search_for_tools(self):
+        """The client's search is a function for the model, and a call of its own kind for the client."""
+        search = {"type": "tool_search", "execution": "client", "description": "finds", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}
+        body = {"input": self.CALL % ("tool_search", self.ARG % ("query", "pears")), "tools": [search], "max_output_tokens": 60, "parallel_tool_calls": False}
+        r = self.post(RESPONSES, body)
+        call, = r.json()["output"]
+        self.assertEqual({k: call[k] for k in ("type", "execution", "arguments", "status")},
+                         {"type": "tool_search_call", "execution": "client", "arguments": {"query": "pears"}, "status": "completed"})
+        self.assertTrue(call["call_id"])
+        self.assertNotIn("x-weft-warning", r.headers)
+        told = events(self.post(RESPONSES, dict(body, stream=True)))
+        self.assertEqual([e["type"] for e in told if "item" in e["type"] or "arguments" in e["type"]], ["response.output_item.added", "response.output_item.done"])
+        added, done = [e["item"] for e in told if "output_item" in e["type"]]
+        self.assertEqual((added["arguments"], done["arguments"], added["call_id"]), ({}, {"query": "pears"}, done["call_id"]))
+        # It comes back as it went, with what was found.
+        items = [{"role": "user", "content": "A"}, call, {"type": "tool_search_output", "call_id": call["call_id"], "tools": [self.F]}]
+        self.assertIn('A[{"type":"function","name":"f"', self.post(RESPONSES, {"input": items, "max_output_tokens": 40}).json()["output"][0]["content"][0]["text"])
+
+    def test_outputs_without_a_text(self):
+        for kind, more, text in (("function_call_output", {}, "AB"), ("function_call_output", {"output": None}, "AB"),
+                                 ("apply_patch_call_output", {"status": "failed"}, "AfailedB"), ("custom_tool_call_output", {"output": []}, "AB"),
+                                 ("tool_search_output", {}, "AB")):
+            items = [{"role": "user", "content": "A"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 5}},
+                     {"type": kind, "call_id": "c", **more}, {"role": "user", "content": "B"}]
+            r = self.post(RESPONSES, {"input": items, "max_output_tokens": 12}).json()
+            self.assertIn(text, r["output"][0]["content"][0]["text"], kind)
+
     def test_allowed(self):
         tools = [self.F, dict(self.F, name="g"), dict(self.F, name="h")]
         allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]}
