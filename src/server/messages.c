@@ -164,6 +164,60 @@ static int tool_calls(const struct json *calls, int i, struct buf *out, struct p
 	return 0;
 }
 
+/* The thought of an assistant's message, by each name that servers give it: a string, or a list of details, whose texts
+ * are joined.  The first that is there and not empty counts. */
+static int thought(const struct json *m, int i, struct buf *out, struct problem *p)
+{
+	static const char *const names[] = { "reasoning_content", "reasoning", "thinking" };
+	const struct json *details = json_get(m, "reasoning_details");
+	char at[60];
+	const char *s;
+	size_t n;
+
+	for (int k = 0; k < 3; k++) {
+		const struct json *v = json_get(m, names[k]);
+
+		snprintf(at, sizeof at, "messages[%d].%s", i, names[k]);
+		if (json_kind(v) == JSON_NULL)
+			continue;
+		if (!(s = json_str(v, &n)))
+			return field_wrong(p, at, "a string", v);
+		if (!out->n)
+			buf_put(out, s, n);
+	}
+	snprintf(at, sizeof at, "messages[%d].reasoning_details", i);
+	if (json_kind(details) != JSON_NULL && json_kind(details) != JSON_ARRAY)
+		return field_wrong(p, at, "an array", details);
+	for (size_t k = 0, some = out->n; k < json_len(details) && !some; k++) {
+		const struct json *d = json_at(details, k);
+
+		if ((s = json_str(json_get(d, "text"), &n)) || (s = json_str(json_get(d, "summary"), &n)))
+			buf_put(out, s, n);
+	}
+	return 0;
+}
+
+/* A member that thought() reads. */
+static bool is_thought(const char *key)
+{
+	return !strcmp(key, "reasoning_content") || !strcmp(key, "reasoning") || !strcmp(key, "thinking") ||
+	       !strcmp(key, "reasoning_details");
+}
+
+static int put_thought(const struct json *m, int i, struct buf *out, struct problem *p)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b);
+	if (!(r = thought(m, i, &b, p)) && b.n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, b.p, b.n);
+	}
+	buf_fini(&b);
+	return r;
+}
+
 static int message(const struct json *m, int i, struct images *im, struct buf *out, struct problem *p)
 {
 	static const char *const roles[] = { "system", "developer", "user", "assistant", "tool" };
@@ -188,10 +242,12 @@ static int message(const struct json *m, int i, struct images *im, struct buf *o
 	buf_puts(out, "{\"role\":");
 	json_put_cstr(out, k == 1 ? "system" : roles[k]);
 	buf_puts(out, ",\"content\":");
-	if ((r = content(json_get(m, "content"), i, k == 2 || k == 4 ? im : NULL, out, p)))
+	if ((r = content(json_get(m, "content"), i, k == 2 || k == 4 ? im : NULL, out, p)) ||
+	    (k == 3 && (r = put_thought(m, i, out, p))))
 		return r;
 	for (c = json_first(m); json_next(&c, &key, &v);) {
-		if (!strcmp(key, "role") || !strcmp(key, "content") || json_kind(v) == JSON_NULL)
+		if (!strcmp(key, "role") || !strcmp(key, "content") || json_kind(v) == JSON_NULL ||
+		    (k == 3 && is_thought(key)))
 			continue;
 		if (!strcmp(key, "tool_calls")) {
 			if ((r = tool_calls(v, i, out, p)))

@@ -61,7 +61,6 @@ struct said {
 static struct said read_said(const struct json *m)
 {
 	static const char open[] = "<think>", close[] = "</think>";
-	static const char *const names[] = { "reasoning_content", "reasoning" };
 	struct said s = { .content = text_of(json_get(m, "content")), .calls = json_get(m, "tool_calls") };
 	const char *end = memmem(s.content.p, s.content.n, close, sizeof close - 1), *begin;
 
@@ -76,8 +75,8 @@ static struct said read_said(const struct json *m)
 			s.thinking = (struct text){ begin + sizeof open - 1,
 				                    (size_t)(end - begin) - (sizeof open - 1) };
 	}
-	for (int i = 0; i < 2 && !s.thinking.n; i++)
-		s.thinking = text_of(json_get(m, names[i]));
+	if (!s.thinking.n)
+		s.thinking = text_of(json_get(m, "reasoning_content"));
 	s.content = trim(s.content);
 	s.thinking = trim(s.thinking);
 	return s;
@@ -301,7 +300,7 @@ static void put_ours(struct buf *out, const struct json *theirs, const struct tu
 				put_call(out, json_at(v, i), json_at(said.calls, i));
 			}
 			buf_putc(out, ']');
-		} else if (strcmp(name, "reasoning_content") && strcmp(name, "reasoning")) {
+		} else if (strcmp(name, "reasoning_content")) {
 			put_member(out, name, v);
 		}
 	}

@@ -266,6 +266,33 @@ class Prompts(Shared):
                                  ("/v1/responses", {"input": "x", "chat_template_kwargs": {"zork": 1}}, "chat_template_kwargs.zork")):
             self.assertEqual(self.s.post(path, body).headers["x-weft-warning"], "unknown fields: " + name)
 
+    def test_thoughts_by_other_names(self):
+        """A thought of the history is one by whatever name a server gave it."""
+        m = {"role": "assistant", "content": "n2"}
+        file = tempfile.NamedTemporaryFile("w", suffix=".jinja")
+        self.addCleanup(file.close)
+        file.write("{% for m in messages %}{{ m.reasoning_content }}|{{ m.content }}{% endfor %}")
+        file.flush()
+        s = stub(template=file.name)
+        self.addCleanup(s.close)
+
+        def prompt(**more):
+            r = s.post("/apply-template", {"messages": [{"role": "user", "content": "n1"}, dict(m, **more), {"role": "user", "content": "n3"}]})
+            self.assertEqual(r.status, 200, r.text())
+            return r.json()["prompt"]
+        plain, want = prompt(), prompt(reasoning_content="hm, so")
+        self.assertNotEqual(plain, want)
+        details = [{"type": "reasoning.text", "text": "hm, "}, {"type": "reasoning.encrypted", "data": "x"}, {"type": "reasoning.summary", "summary": "so"}]
+        for more in ({"reasoning": "hm, so"}, {"thinking": "hm, so"}, {"reasoning_details": details}, {"reasoning_content": None, "reasoning": "hm, so"},
+                     {"reasoning_content": "", "reasoning": "hm, so"}, {"reasoning_content": "hm, so", "reasoning": "other"},
+                     {"reasoning": "hm, so", "reasoning_details": details}):
+            self.assertEqual(prompt(**more), want, more)
+        for more in ({"reasoning": None}, {"reasoning": ""}, {"reasoning_details": []}, {"reasoning_details": None}):
+            self.assertEqual(prompt(**more), plain, more)
+        for name, value in (("reasoning", 5), ("reasoning", {"text": "x"}), ("thinking", True), ("reasoning_content", ["x"]), ("reasoning_details", "x")):
+            r = self.s.post("/apply-template", {"messages": [dict(m, **{name: value})]})
+            self.assertEqual((r.status, r.error()["param"]), (400, "messages[0]." + name))
+
     def test_systems(self):
         """Several at the beginning are one where the template wants that; elsewhere they stay as they are."""
         body = {"messages": [{"role": "system", "content": "A"}, {"role": "developer", "content": "B"},
