@@ -44,6 +44,31 @@ bool allowance_spend(uint64_t steps)
 	return !w->why;
 }
 
+struct allowance *allowance_part_begin(struct allowance *part, uint64_t steps)
+{
+	struct allowance *whole = current;
+
+	if (!whole)
+		return NULL;
+	*part = (struct allowance){ .left = steps, .gone = whole->gone, .why = whole->why };
+	current = part;
+	return whole;
+}
+
+void allowance_part_end(struct allowance *part, struct allowance *whole)
+{
+	if (!whole)
+		return;
+	current = whole;
+	allowance_settle(part);
+}
+
+void allowance_grant(uint64_t steps)
+{
+	if (current)
+		current->left += steps;
+}
+
 bool allowance_on(void)
 {
 	return current != NULL;

@@ -56,6 +56,13 @@ bool allowance_free_later(void (*drop)(void *p), void *p);
 /* Of an allowance that has ended. */
 void allowance_settle(struct allowance *w);
 
+/* A part of the work whose cost must not depend on what else the request asks for: begins an allowance of its own for
+ * it, of these steps.  Returns the request's, for allowance_part_end; NULL, and nothing is begun: the thread has none. */
+struct allowance *allowance_part_begin(struct allowance *part, uint64_t steps);
+void allowance_part_end(struct allowance *part, struct allowance *whole);
+/* Adds steps, for work that a header has announced within a limit of its own. */
+void allowance_grant(uint64_t steps);
+
 /* Puts the allowance aside while something is made that all requests share, so that none of them pays for it;
  * allowance_resume brings it back. */
 struct allowance *allowance_pause(void);

@@ -52,7 +52,8 @@ struct media {
 	/* Token ids that a prompt has for the image, with MEDIA_ROW for each of its n rows.  A run of MEDIA_ROW is a span. */
 	const int32_t *layout;
 	int n_layout;
-	size_t bytes; /* of the vectors, once they are there: what keeping them costs */
+	size_t bytes;   /* of the vectors, once they are there: what keeping them costs */
+	int64_t pixels; /* of the file that it was made from */
 	/* [n][1 + deep][hidden] in the host's memory: per row its embedding, then what is added after layers.  NULL: not
 	 * computed yet.  Written once, by work. */
 	const float *vectors;

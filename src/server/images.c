@@ -15,6 +15,7 @@
 
 struct image_kept {
 	struct digest file; /* of the bytes that it was read from */
+	int64_t pixels;     /* of that file; another file with the same picture may have more */
 	struct media *media;
 	uint64_t used;
 };
@@ -54,8 +55,10 @@ static bool same(const struct digest *a, const struct digest *b)
 	return !memcmp(a, b, sizeof *a);
 }
 
-/* A reference to the image of this file, or (file NULL) of these pixels; NULL: it is not kept. */
-static struct media *store_get(struct image_store *s, const struct digest *file, const struct digest *pixels)
+/* A reference to the image of this file, whose pixels are counted, or (file NULL) of this digest of pixels; NULL: it is
+ * not kept. */
+static struct media *store_get(struct image_store *s, const struct digest *file, const struct digest *pixels,
+                               int64_t *count)
 {
 	struct media *found = NULL;
 
@@ -67,6 +70,8 @@ static struct media *store_get(struct image_store *s, const struct digest *file,
 		    (file ? same(&s->kept[i].file, file) : same(&s->kept[i].media->digest, pixels))) {
 			s->kept[i].used = ++s->clock;
 			found = media_ref(s->kept[i].media);
+			if (count)
+				*count = s->kept[i].pixels;
 		}
 	fault_unlock(&s->lock);
 	return found;
@@ -83,9 +88,9 @@ static int oldest_entry(const struct image_store *s)
 }
 
 /* Takes a reference of its own. */
-static void store_put(struct image_store *s, const struct digest *file, struct media *m)
+static void store_put(struct image_store *s, const struct digest *file, int64_t pixels, struct media *m)
 {
-	struct image_kept k = { *file, m, 0 };
+	struct image_kept k = { .file = *file, .pixels = pixels, .media = m };
 
 	if (!s || entry_bytes(&k) > s->bytes_max)
 		return;
@@ -172,29 +177,59 @@ int images_take(struct images *im, struct media *m, struct buf *text)
 	return 0;
 }
 
+/* Decodes a file and prepares it for the tower.  Its work is paid from an allowance of its own, so that a request costs
+ * the same whether its images are kept or new. */
+static int make_image(struct images *im, const uint8_t *bytes, size_t n, const char *at, struct media **m,
+                      struct problem *p)
+{
+	enum { STEPS = 2000000 }; /* for a small one; pixels bring more */
+	struct allowance part, *whole = allowance_part_begin(&part, STEPS + (uint64_t)n * ALLOWANCE_PER_BYTE);
+	struct err err;
+	int rc = im->sight->image(im->sight->arg, bytes, n, m, &err);
+
+	allowance_part_end(&part, whole);
+	if (rc)
+		return problem_set(p, 400, err.code == E_LIMIT ? "image_too_large" : "invalid_image", at, "%s: %s", at,
+		                   err.msg);
+	return 0;
+}
+
+/* Counts an image's pixels; lets go of it where they are too many. */
+static int count_pixels(struct images *im, int64_t pixels, struct media *m, const char *at, struct problem *p)
+{
+	im->pixels += pixels;
+	if (im->pixels <= IMAGES_PIXELS_MAX)
+		return 0;
+	media_unref(m);
+	return problem_set(p, 400, "too_many_images", at,
+	                   "%s: %lld pixels up to this image, where a request may hold %d in all its images", at,
+	                   (long long)im->pixels, IMAGES_PIXELS_MAX);
+}
+
 static int read_file(struct images *im, const uint8_t *bytes, size_t n, const char *at, struct buf *text,
                      struct problem *p)
 {
 	struct media *m, *kept;
 	struct digest file;
 	struct sha256 h;
-	struct err err;
+	int64_t pixels;
+	int r;
 
 	sha256_init(&h);
 	sha256_put(&h, bytes, n);
 	sha256_end(&h, &file);
-	if ((m = store_get(im->store, &file, NULL)))
-		return images_take(im, m, text);
-	if (im->sight->image(im->sight->arg, bytes, n, &m, &err))
-		return problem_set(p, 400, err.code == E_LIMIT ? "image_too_large" : "invalid_image", at, "%s: %s", at,
-		                   err.msg);
+	if ((m = store_get(im->store, &file, NULL, &pixels)))
+		return (r = count_pixels(im, pixels, m, at, p)) ? r : images_take(im, m, text);
+	if ((r = make_image(im, bytes, n, at, &m, p)))
+		return r;
+	pixels = m->pixels;
 	/* The store has this picture from another file. */
-	if ((kept = store_get(im->store, NULL, &m->digest))) {
+	if ((kept = store_get(im->store, NULL, &m->digest, NULL))) {
 		media_unref(m);
 		m = kept;
 	}
-	store_put(im->store, &file, m);
-	return images_take(im, m, text);
+	store_put(im->store, &file, pixels, m);
+	return (r = count_pixels(im, pixels, m, at, p)) ? r : images_take(im, m, text);
 }
 
 /* Of a file: URL, or of one whose host may be asked. */
@@ -281,7 +316,7 @@ static struct media *find_image(const struct images *im, const struct digest *d)
 	for (int i = 0; i < im->n_came; i++)
 		if (same(&im->came[i]->digest, d))
 			return media_ref(im->came[i]);
-	return store_get(im->store, NULL, d);
+	return store_get(im->store, NULL, d, NULL);
 }
 
 static void put_text(struct buf *out, const char *s, size_t n)

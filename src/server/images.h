@@ -36,6 +36,8 @@ void image_store_fini(struct image_store *s);
 /* ---- those of one request ---- */
 
 enum { IMAGES_MAX = 64 };
+/* Pixels of a request's images together, about ten of the largest: a bound of its work, which some 10 s are. */
+enum { IMAGES_PIXELS_MAX = 500000000 };
 
 struct images {
 	const struct sight *sight;           /* NULL: the model reads text only */
@@ -44,6 +46,7 @@ struct images {
 	const struct image_hosts *hosts;     /* that may be asked; NULL: none */
 	struct media *came[IMAGES_MAX];      /* with this request; each is a reference */
 	int n_came;
+	int64_t pixels; /* of the files of those that came, whether they were kept or not */
 	/* In the order of the prompt, once images_parts was called; each is a reference of its own. */
 	struct media **shown;
 	int n_shown;

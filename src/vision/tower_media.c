@@ -129,6 +129,7 @@ int tower_image(struct media **out, struct tower *t, const struct image *from, i
 		             .hidden = t->out,
 		             .deep = t->n_deep,
 		             .whole = t->both_ways,
+		             .pixels = (int64_t)from->w * from->h,
 		             .layout = layout,
 		             .n_layout = t->family->layout(t, &im->plan, layout) };
 	atomic_init(&m->refs, 1);

@@ -52,6 +52,7 @@ static int stub_image(void *arg, const void *bytes, size_t n, struct media **out
 		                .n = h * w,
 		                .layout = layout,
 		                .n_layout = at,
+		                .pixels = strstr(text, "huge") ? 50000000 : h * w,
 		                .bytes = (size_t)(h * w) * 1000 };
 	sha256_init(&s);
 	sha256_put(&s, bytes, end ? (size_t)(end - (const char *)bytes) : n);

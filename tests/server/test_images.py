@@ -63,6 +63,14 @@ class Images(unittest.TestCase):
         return ([(int(a), int(n), d, int(f)) for a, n, d, f in re.findall(r"(\d+)\+(\d+):([0-9a-f]+)\.(\d+)", text)],
                 int(re.search(r"of (\d+),", text)[1]), int(re.search(r"(\d+) read", text)[1]))
 
+    def test_pixels_of_all(self):
+        """Images of a request have a bound of pixels together, the same when they are kept as when they are new."""
+        pics = ["PIC 1x1 huge %d %s#" % (i, os.urandom(4).hex()) for i in range(11)]
+        for _ in range(2):
+            for n in (10, 11):
+                r = self.s.post(CHAT, {"messages": [ask("say rows", *pics[:n])], "max_tokens": 1})
+                self.assertEqual((r.status, n == 10 or r.error()["code"]), (200, True) if n == 10 else (400, "too_many_images"), r.text())
+
     def test_rows(self):
         text, usage = self.said(ask("say rows", "PIC 2x3 red"))
         rows, n, _ = self.rows(text)

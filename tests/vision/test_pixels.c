@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "check.h"
+#include "vision/pixels/reader.h"
 #include "vision/pixels/resample.h"
 
 enum { NAME = 400 };
@@ -120,15 +121,41 @@ static void check_limits(const char *name, const struct buf *file)
 	struct image_limits bytes = { file->n - 1, 1000, 100 }, pixels = { 1 << 20, 17 * 23 - 1, 100 },
 			    edge = { 1 << 20, 1000, 16 };
 	struct allowance w;
+	struct image im;
+	struct err err;
 
-	(void)name;
 	refused(file, &bytes, E_LIMIT, "bytes");
 	refused(file, &pixels, E_LIMIT, "pixels are");
 	refused(file, &edge, E_LIMIT, "an edge of 16");
 	allowance_begin(&w, 0, NULL);
 	allowance_spend(ALLOWANCE_STEPS - 10);
+	CHECK(!image_decode(&im, file->p, file->n, NULL, &err), "%s: %s", name,
+	      err.msg); /* its pixels bring their own */
+	image_fini(&im);
+	allowance_spend(ALLOWANCE_STEPS);
 	refused(file, NULL, E_LIMIT, "");
 	allowance_end();
+}
+
+/* The orientation is any integer of TIFF (6.0, page 15), in both orders of bytes. */
+static void check_orientation(void)
+{
+	static const struct {
+		uint8_t type, count, seen;
+	} of[] = { { 3, 1, 6 }, { 4, 1, 6 }, { 8, 1, 6 }, { 9, 1, 6 }, { 4, 2, 0 },
+		   { 9, 2, 0 }, { 2, 1, 0 }, { 5, 1, 0 }, { 7, 1, 0 }, { 11, 1, 0 } };
+
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		bool wide = of[i].type == 4 || of[i].type == 9;
+		uint8_t big[] = { 'M',        'M', 0, 42, 0,           0, 0, 8, 0, 1, 1, 0x12, 0,
+			          of[i].type, 0,   0, 0,  of[i].count, 0, 0, 0, 0, 0, 0, 0,    0 };
+		uint8_t little[] = { 'I', 'I',         42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, of[i].type,
+			             0,   of[i].count, 0,  0, 0, 6, 0, 0, 0, 0, 0,    0, 0 };
+
+		big[wide ? 21 : 19] = 6;
+		CHECK(exif_orientation(big, sizeof big) == of[i].seen, "type %d", of[i].type);
+		CHECK(exif_orientation(little, sizeof little) == of[i].seen, "type %d", of[i].type);
+	}
 }
 
 static void check_files(void)
@@ -203,6 +230,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 2, "FOLDER");
 	folder = argv[1];
 	check_files();
+	check_orientation();
 	check_resample();
 	return 0;
 }

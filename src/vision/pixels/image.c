@@ -17,6 +17,10 @@ enum { READERS = sizeof readers / sizeof *readers };
 /* Pixels per step of an allowance, which is some 20 ns. */
 enum { PIXELS_PER_STEP = 2 };
 
+/* Steps that each pixel of an allowed size brings: 4 that an interlaced PNG takes, or a progressive JPEG in seven scans,
+ * and 2 to resize it.  So a picture is taken or refused by its size and not by how well its file is packed. */
+enum { STEPS_PER_PIXEL = 6 };
+
 int reading_stopped(struct err *err)
 {
 	const char *why = allowance_why();
@@ -41,6 +45,7 @@ int reading_begin(struct reading *r, int64_t w, int64_t h, struct err *err)
 	if (w * h > l->pixels)
 		return err_set(err, E_LIMIT, "image: %lld x %lld pixels are %lld, where %lld are allowed", (long long)w,
 		               (long long)h, (long long)(w * h), (long long)l->pixels);
+	allowance_grant((uint64_t)(w * h) * STEPS_PER_PIXEL);
 	if (!reading_spend(w * h))
 		return reading_stopped(err);
 	r->out.w = (int)w;

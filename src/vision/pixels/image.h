@@ -4,7 +4,8 @@
  * out is what a person sees: 8 bits of red, green and blue, turned as the EXIF orientation says.  Alpha is dropped and not
  * blended, grey is repeated, of 16 bits the upper 8 count, CMYK is converted without a colour profile; docs/images.md
  * compares this with the reference.  The bytes are hostile: sizes are checked in the header before anything of their
- * size is allocated, and the work is charged to the thread's allowance (base/allowance.h).
+ * size is allocated, and the work is charged to the thread's allowance (base/allowance.h), to which each pixel of the
+ * size in the header brings steps.
  *
  * Any thread; no state is kept between calls. */
 #ifndef VISION_PIXELS_IMAGE_H
