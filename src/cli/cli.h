@@ -168,8 +168,9 @@ struct options {
 	/* all */
 	enum log_level log_level;
 	enum log_format log_format;
-	bool help, help_all;
-	const char *config; /* file of options; NULL: none */
+	bool help;
+	const char *help_topic; /* "all", "tune" or NULL */
+	const char *config;     /* file of options; NULL: none */
 
 	/* For release only. */
 	void **owned;
@@ -199,9 +200,9 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 void options_fini(struct options *o);
 /* Sets one of the options of answers of `run`, by its long name.  text is copied.  E_ARG says what is wrong. */
 int options_set_answer(struct options *o, const char *name, const char *text, struct err *err);
-/* The command's help, made from its texts and the table, to standard output; all:
- * with the options that few people need. */
-void options_help(const struct command *c, bool all);
+/* Prints the command's help, made from its texts and the table, to standard output.  topic NULL: the common options;
+ * "all": all of them; "tune": those of --tune. */
+void options_help(const struct command *c, const char *topic);
 /* The one of n names that looks most like word, or NULL when none does. */
 const char *closest(const char *word, const char *const *name, int n);
 

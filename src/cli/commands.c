@@ -180,7 +180,7 @@ static void help(void)
 	       about_model);
 }
 
-static void help_command(const struct command *c, bool all)
+static void help_command(const struct command *c, const char *topic)
 {
 	struct command whole = *c;
 	char about[1200];
@@ -188,7 +188,7 @@ static void help_command(const struct command *c, bool all)
 	snprintf(about, sizeof(about), "%s%s", c->about,
 	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN) ? "" : about_model);
 	whole.about = about;
-	options_help(&whole, all);
+	options_help(&whole, topic);
 }
 
 /* The weft command to use in place of another program's; NULL: the word is no such command. */
@@ -271,7 +271,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 	int rc = options_parse(c, argc, argv, &o, &err);
 
 	if (!rc && o.help) {
-		help_command(c, o.help_all);
+		help_command(c, o.help_topic);
 	} else if (rc) {
 		fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
 		rc = EXIT_USAGE;
@@ -298,7 +298,7 @@ static int dispatch(int argc, char **argv)
 		c = find_command(argc - 2, argv + 2, &n);
 		if (!c)
 			return usage_error(argv[2]);
-		help_command(c, argc > 2 + n && !strcmp(argv[2 + n], "all"));
+		help_command(c, argc > 2 + n ? argv[2 + n] : NULL);
 		return 0;
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {

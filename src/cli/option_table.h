@@ -5,12 +5,16 @@
 
 #include "cli/cli.h"
 
-/* In option.commands: one of the dozen that `--help` shows; `--help all` shows the rest too. */
-enum { CMD_COMMON = 1 << 16 };
+/* Flags in option.commands. */
+enum {
+	CMD_COMMON = 1 << 16, /* one of the dozen that `--help` shows; `--help all` shows the rest too */
+	CMD_TUNE = 1 << 17    /* also --tune NAME=VALUE, and only that in serve and run; `--help tune` shows these */
+};
 
 enum kind {
 	K_FLAG, /* bool; no value on the command line */
-	K_HELP, /* bool; a value "all" may follow */
+	K_HELP, /* a value "all" or "tune" may follow */
+	K_TUNE, /* NAME=VALUE of an option with CMD_TUNE; never stored itself */
 	K_INT,
 	K_INT64,
 	K_SIZE,
@@ -48,10 +52,15 @@ extern const int n_options;
 enum { OPTION_MAX = 256 };                /* n_options is below */
 extern const char *const option_groups[]; /* in the order of the help; NULL-ended */
 enum { OPTION_ANSWERS = 1 };              /* option_groups: what an answer is like */
-/* Whether a command with these bits has the option. */
+/* Whether a command with these bits takes the option by --tune. */
+static inline bool option_is_tuning(const struct option *op, unsigned command)
+{
+	return (op->commands & CMD_TUNE) && (op->commands & command);
+}
+/* Whether a command with these bits has the option under its own name. */
 static inline bool option_is_of(const struct option *op, unsigned command)
 {
-	return (op->commands & command) != 0;
+	return (op->commands & command) && !((op->commands & CMD_TUNE) && (command & (CMD_SERVE | CMD_RUN)));
 }
 /* Whether word[0..n) is one of the names in list, which blanks separate; list may be NULL. */
 bool option_named(const char *word, size_t n, const char *list);

@@ -209,7 +209,7 @@ static int set(struct options *o, const struct option *op, const char *text, str
 		break;
 	case K_HELP:
 		o->help = true;
-		o->help_all = text != NULL;
+		o->help_topic = text;
 		break;
 	case K_TEXT: *(const char **)at = text; break;
 	case K_INT:
@@ -248,7 +248,7 @@ static const struct option *find_option(const struct command *c, const char *wor
 	for (int i = 0; i < n_options; i++) {
 		const struct option *op = &option_table[i];
 
-		if (!(op->commands & c->bit))
+		if (!option_is_of(op, c->bit))
 			continue;
 		if (is_long ? option_named(word, n, op->name) || option_named(word, n, op->also) :
 		              option_named(word, n, op->letter))
@@ -299,6 +299,38 @@ const char *closest(const char *word, const char *const *name, int n)
 	return best;
 }
 
+/* The option that NAME[=VALUE] after --tune means, and its value (NULL: none); NULL when there is none. */
+static const struct option *tuned(const struct command *c, const char *word, const char **value)
+{
+	size_t n = strcspn(word, "=");
+
+	*value = word[n] ? word + n + 1 : NULL;
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
+
+		if (option_is_tuning(op, c->bit) &&
+		    (option_named(word, n, op->name) || option_named(word, n, op->also)))
+			return op;
+	}
+	return NULL;
+}
+
+/* Puts the option that --tune names in the place of --tune; any other option stays. */
+static int resolve(const struct command *c, const struct option **op, const char **text, struct err *err)
+{
+	const char *word = *text;
+
+	if ((*op)->kind != K_TUNE)
+		return 0;
+	*op = tuned(c, word, text);
+	if (!*op)
+		return err_set(err, E_ARG, "--tune: '%.*s' is not one of the names that `weft %s --help tune` lists",
+		               (int)strcspn(word, "="), word, c->name);
+	if ((*op)->arg && !*text)
+		return err_set(err, E_ARG, "--tune %s needs a value: --tune %s=%s", word, word, (*op)->arg);
+	return 0;
+}
+
 /* The weft option to use in place of another program's; NULL: the name is no such option. */
 static const char *foreign_option(const char *name)
 {
@@ -313,8 +345,7 @@ static const char *foreign_option(const char *name)
 		{ "fa flash-attn", "attention always runs in blocks" },
 		{ "slots", "GET /slots is always there" },
 		{ "mlock", "weights are moved into memory of the process where there is room" },
-		{ "ctk ctv cache-type-k cache-type-v",
-		  "--kv-key-bits and --kv-value-bits choose the format of the cache" },
+		{ "ctk ctv cache-type-k cache-type-v", "--kv-bits chooses the format of the cache" },
 		{ "enable-prefix-caching cache-prompt", "prefixes are always kept; --prompt-cache-bytes bounds them" },
 		{ "tensor-parallel-size tp", "it computes on one machine's processor" },
 		{ "gpu-memory-utilization", "--memory bounds all memory" },
@@ -339,15 +370,19 @@ static int unknown(const struct command *c, const char *word, struct err *err)
 	size_t len = strcspn(bare, "=");
 	int n = 0;
 	char *plain = xstrndup(bare, len);
+	const struct option *tuning = tuned(c, bare, &hint);
 
 	for (int i = 0; i < n_options; i++)
-		if (option_table[i].commands & c->bit)
+		if (option_is_of(&option_table[i], c->bit))
 			name[n++] = option_table[i].name;
-		else if (!strcmp(option_table[i].name, plain))
+		else if (!(option_table[i].commands & c->bit) && !strcmp(option_table[i].name, plain))
 			others = option_table[i].name;
 	foreign = others ? NULL : foreign_option(plain);
 	hint = closest(plain, name, n);
 	free(plain);
+	if (tuning)
+		return err_set(err, E_ARG, "%.*s is given as --tune %s%s%s", (int)strcspn(word, "="), word,
+		               tuning->name, tuning->arg ? "=" : "", tuning->arg ? tuning->arg : "");
 	if (foreign)
 		return err_set(err, E_ARG, "%.*s is not an option of weft: %s", (int)strcspn(word, "="), word, foreign);
 	if (others)
@@ -379,10 +414,11 @@ static int take_word(const struct command *c, int argc, char **argv, int i, stru
 	const struct option *op = find_option(c, word, n, is_long);
 	const char *text = eq ? eq + 1 : op && op->arg && i + 1 < argc ? argv[i + 1] : NULL;
 	bool follows = text && !eq;
+	int rc;
 
 	if (!op)
 		return unknown(c, argv[i], err);
-	if (op->kind == K_HELP && (!text || strcmp(text, "all"))) {
+	if (op->kind == K_HELP && (!text || (strcmp(text, "all") && strcmp(text, "tune")))) {
 		text = NULL;
 		follows = false;
 	} else if (!op->arg && eq) {
@@ -390,6 +426,9 @@ static int take_word(const struct command *c, int argc, char **argv, int i, stru
 	} else if (op->arg && !text) {
 		return err_set(err, E_ARG, "%s needs a value: --%s %s", argv[i], op->name, op->arg);
 	}
+	rc = resolve(c, &op, &text, err);
+	if (rc)
+		return rc;
 	w->option[w->n_option].op = op;
 	w->option[w->n_option++].text = text;
 	return follows ? 2 : 1;
@@ -432,13 +471,15 @@ static int set_from_environment(const struct command *c, struct options *o, stru
 		size_t n = strlen(name);
 		int rc;
 
-		if (!(op->commands & c->bit) || op->kind == K_HELP || !strcmp(op->name, "model"))
+		if (!option_is_of(op, c->bit) || op->kind == K_HELP || !strcmp(op->name, "model"))
 			continue;
 		for (const char *p = op->name; *p && n + 1 < sizeof name; p++)
 			name[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
 		name[n] = 0;
 		text = getenv(name);
-		rc = text && *text ? set(o, op, text, err) : 0;
+		rc = text && *text ? resolve(c, &op, &text, err) : 0;
+		if (!rc && text && *text)
+			rc = set(o, op, text, err);
 		if (rc)
 			return err_prefix(err, "the variable %s", name);
 	}
@@ -449,7 +490,9 @@ static int set_from_environment(const struct command *c, struct options *o, stru
 static int set_from_line(const struct command *c, struct options *o, char *line, struct err *err)
 {
 	char *name = line + strspn(line, " \t\r"), *end = name + strcspn(name, " \t\r="), *text = end;
+	const char *value;
 	size_t n;
+	int rc;
 
 	if (!*name || *name == '#')
 		return 0;
@@ -472,10 +515,15 @@ static int set_from_line(const struct command *c, struct options *o, char *line,
 		if (!option_named(name, strlen(name), op->name) && !option_named(name, strlen(name), op->also))
 			continue;
 		known = 1;
-		if ((op->commands & c->bit) && op->kind != K_HELP && op->at != offsetof(struct options, config))
-			return *text || op->kind == K_FLAG ?
-			               set(o, op, *text ? text : NULL, err) :
-			               err_set(err, E_ARG, "%s needs a value: %s = %s", name, name, op->arg);
+		if (option_is_tuning(op, c->bit) && !option_is_of(op, c->bit))
+			return unknown(c, name, err);
+		if (!option_is_of(op, c->bit) || op->kind == K_HELP || op->at == offsetof(struct options, config))
+			continue;
+		if (!*text && op->kind != K_FLAG)
+			return err_set(err, E_ARG, "%s needs a value: %s = %s", name, name, op->arg);
+		value = *text ? text : NULL;
+		rc = resolve(c, &op, &value, err);
+		return rc ? rc : set(o, op, value, err);
 	}
 	return 0;
 }

@@ -27,14 +27,17 @@ static void wrapped(const char *text, int indent, int column, int width)
 	putchar('\n');
 }
 
-static void help_option(const struct option *op)
+static void help_option(const struct option *op, bool tuning)
 {
 	enum { INDENT = 30, WIDTH = 100 };
 	char left[80], *help;
 	struct buf b;
 
-	snprintf(left, sizeof(left), "  %s%s%s--%s%s%s", op->letter ? "-" : "", op->letter ? op->letter : "",
-	         op->letter ? ", " : "    ", op->name, op->arg ? " " : "", op->arg ? op->arg : "");
+	if (tuning)
+		snprintf(left, sizeof(left), "  %s%s%s", op->name, op->arg ? "=" : "", op->arg ? op->arg : "");
+	else
+		snprintf(left, sizeof(left), "  %s%s%s--%s%s%s", op->letter ? "-" : "", op->letter ? op->letter : "",
+		         op->letter ? ", " : "    ", op->name, op->arg ? " " : "", op->arg ? op->arg : "");
 	buf_init(&b);
 	buf_puts(&b, op->help);
 	if (op->deflt)
@@ -51,36 +54,57 @@ static void help_option(const struct option *op)
 /* Few enough to be shown whole. */
 enum { SHORT_HELP = 24 };
 
-static int options_of(const struct command *c, unsigned also)
+enum which { WHICH_COMMON, WHICH_ALL, WHICH_TUNING };
+
+static bool is_shown(const struct option *op, const struct command *c, enum which which)
+{
+	if (which == WHICH_TUNING)
+		return option_is_tuning(op, c->bit);
+	return option_is_of(op, c->bit) && (which == WHICH_ALL || (op->commands & CMD_COMMON));
+}
+
+static int options_of(const struct command *c, enum which which)
 {
 	int n = 0;
 
 	for (int i = 0; i < n_options; i++)
-		n += option_is_of(&option_table[i], c->bit) && (option_table[i].commands & also) == also;
+		n += is_shown(&option_table[i], c, which);
 	return n;
 }
 
-void options_help(const struct command *c, bool all)
+static void help_groups(const struct command *c, enum which which)
 {
-	int n = options_of(c, 0);
-	bool few = !all && n > SHORT_HELP;
-
-	printf("usage: weft %s [options] %s\n\n%s\n", c->name, c->args, c->about);
 	for (const char *const *group = option_groups; *group; group++) {
 		bool any = false;
 
 		for (int i = 0; i < n_options; i++) {
 			const struct option *op = &option_table[i];
 
-			if (op->group != *group || !option_is_of(op, c->bit) || (few && !(op->commands & CMD_COMMON)))
+			if (op->group != *group || !is_shown(op, c, which))
 				continue;
 			if (!any)
 				printf("\n%s:\n", *group);
 			any = true;
-			help_option(op);
+			help_option(op, which == WHICH_TUNING);
 		}
 	}
+}
+
+void options_help(const struct command *c, const char *topic)
+{
+	int n = options_of(c, WHICH_ALL), n_tuning = options_of(c, WHICH_TUNING);
+	bool few = !topic && n > SHORT_HELP;
+
+	if (topic && !strcmp(topic, "tune")) {
+		printf("weft %s --tune NAME=VALUE, for experiments:\n", c->name);
+		help_groups(c, WHICH_TUNING);
+		return;
+	}
+	printf("usage: weft %s [options] %s\n\n%s\n", c->name, c->args, c->about);
+	help_groups(c, few ? WHICH_COMMON : WHICH_ALL);
 	if (few)
-		printf("\n%d options more: weft %s --help all\n", n - options_of(c, CMD_COMMON), c->name);
+		printf("\n%d more options: weft %s --help all\n", n - options_of(c, WHICH_COMMON), c->name);
+	if (topic && n_tuning && (c->bit & (CMD_SERVE | CMD_RUN)))
+		printf("\n%d more for experiments: weft %s --help tune\n", n_tuning, c->name);
 	printf("\nExamples:\n%s", c->examples);
 }

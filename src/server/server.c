@@ -223,7 +223,7 @@ static void raise_descriptors(int connections)
 	r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
 	setrlimit(RLIMIT_NOFILE, &r);
 	if (r.rlim_cur < want)
-		log_warn("only %llu open files are allowed: fewer than the %d connections of --max-connections",
+		log_warn("only %llu open files are allowed: fewer than the %d connections of max-connections",
 		         (unsigned long long)r.rlim_cur, connections);
 }
 

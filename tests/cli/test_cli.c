@@ -62,8 +62,8 @@ static void test_values(void **state)
 	struct err err;
 
 	assert_int_equal(parse("serve", &o, &err, "a/b", "--port", "0", "-np", "3", "--kv-bytes=2G", "--temp", "0.5",
-	                       "-c", "100", "--cpu", "scalar", "--arith", "f32", "--think=off", "--max-body", "10kB",
-	                       NULL),
+	                       "-c", "100", "--cpu", "scalar", "--tune", "arith=f32", "--think=off", "--max-body",
+	                       "10kB", NULL),
 	                 0);
 	assert_string_equal(o.model, "a/b");
 	assert_int_equal(o.port, 0);
@@ -132,6 +132,59 @@ static void test_refused(void **state)
 
 /* An option that cannot have an effect beside the others is refused; where it has one, and
  * beside --help, it is not. */
+/* Options for experiments: serve has them by --tune alone, bench by their own names; a line of a file, a variable and
+ * the command line name them in the same way. */
+static void test_tune(void **state)
+{
+	static const struct {
+		const char *word, *says;
+	} bad[] = {
+		{ "--kv-group-size=32", "--kv-group-size is given as --tune kv-group-size=N" },
+		{ "--draft-fixed", "--draft-fixed is given as --tune draft-fixed" },
+		{ "--tune=port=1", "'port' is not one of the names" },
+		{ "--tune=", "'' is not one of the names" },
+		{ "--tune=kv-group-size", "needs a value: --tune kv-group-size=N" },
+		{ "--tune=kv-group-size=x", "'x' is not a whole number" },
+		{ "--tune=draft-fixed=maybe", "neither true nor false" },
+	};
+	struct options o;
+	struct err err;
+	char path[] = "/tmp/weft-tune-XXXXXX", option[64];
+	int fd = mkstemp(path);
+
+	assert_int_equal(parse("serve", &o, &err, "--tune", "ubatch-size=7", "--tune=draft-fixed", "--kv-bits=4",
+	                       "--tune", "kv-quant-scheme=uniform", NULL),
+	                 0);
+	assert_int_equal(o.step_rows, 7);
+	assert_true(o.draft_fixed);
+	options_fini(&o);
+	assert_int_equal(parse("bench", &o, &err, "--prefill-step-size", "9", NULL), 0);
+	assert_int_equal(o.step_rows, 9);
+	options_fini(&o);
+	assert_int_equal(parse("bench", &o, &err, "--tune", "prefill-step-size=10", NULL), 0);
+	assert_int_equal(o.step_rows, 10);
+	options_fini(&o);
+	assert_int_equal(parse("tokenize", &o, &err, "--tune", "prefill-step-size=9", NULL), E_ARG);
+	options_fini(&o);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		assert_int_equal(parse("serve", &o, &err, bad[i].word, NULL), E_ARG);
+		assert_non_null(strstr(err.msg, bad[i].says));
+		options_fini(&o);
+	}
+	assert_true(fd >= 0 && dprintf(fd, "tune = answer-reserve=5\n") > 0);
+	close(fd);
+	snprintf(option, sizeof option, "--config=%s", path);
+	assert_int_equal(parse("serve", &o, &err, option, NULL), 0);
+	assert_int_equal(o.answer_reserve, 5);
+	options_fini(&o);
+	setenv("WEFT_TUNE", "answer-reserve=6", 1);
+	assert_int_equal(parse("serve", &o, &err, option, NULL), 0);
+	assert_int_equal(o.answer_reserve, 6);
+	options_fini(&o);
+	unsetenv("WEFT_TUNE");
+	unlink(path);
+}
+
 static void test_idle(void **state)
 {
 	static const struct {
@@ -144,7 +197,7 @@ static void test_idle(void **state)
 		  2 },
 		{ "serve",
 		  "--prompt-cache-disk-wait does nothing without --prompt-cache-dir",
-		  { "--prompt-cache-disk-wait", "2", "--prompt-cache-dir", "d" },
+		  { "--tune", "prompt-cache-disk-wait=2", "--prompt-cache-dir", "d" },
 		  2 },
 		{ "run",
 		  "--prompt-cache-disk-bytes does nothing",
@@ -156,24 +209,24 @@ static void test_idle(void **state)
 		  4 },
 		{ "serve",
 		  "--turn-memory does nothing with --turn-replay off",
-		  { "--turn-replay", "off", "--turn-memory", "1M", "--turn-replay", "text" },
+		  { "--turn-replay", "off", "--tune", "turn-memory=1M", "--turn-replay", "text" },
 		  4 },
 		{ "run", "--api-key does nothing without --url", { "--api-key", "k", "--url", "u" }, 2 },
 		{ "run",
-		  "--num-draft-tokens does nothing while nobody",
+		  "--num-draft-tokens does nothing with --draft-kind none",
 		  { "--draft-kind=none", "--num-draft-tokens", "3", "--draft-kind=ngram" },
 		  3 },
 		{ "logits",
-		  "--num-draft-tokens does nothing while nobody",
+		  "--num-draft-tokens does nothing with --draft-kind none",
 		  { "--num-draft-tokens", "3", "--draft", "ngram" },
 		  2 },
 		{ "serve",
 		  "--draft-fixed does nothing with --num-draft-tokens 0",
-		  { "--draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" },
+		  { "--tune=draft-fixed", "--num-draft-tokens=0", "--num-draft-tokens=1" },
 		  2 },
 		{ "run",
 		  "--draft-model does nothing with --draft-pretend",
-		  { "-md", "m", "--draft-pretend=1", "--draft-pretend=0" },
+		  { "-md", "m", "--tune=draft-pretend=1", "--tune=draft-pretend=0" },
 		  3 },
 		{ "bench",
 		  "--num-draft-tokens does nothing without --draft-kind, ",
@@ -318,7 +371,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_idle),     cmocka_unit_test(test_energy), cmocka_unit_test(test_floor),
+		cmocka_unit_test(test_idle),     cmocka_unit_test(test_tune),   cmocka_unit_test(test_energy),
+		cmocka_unit_test(test_floor),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

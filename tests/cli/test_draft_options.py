@@ -91,8 +91,8 @@ def main():
                      ["--draft-kind", "model", "--draft-model", DRAFT, "--num-draft-tokens", "16"],
                      ["--draft-model", heads[0]], ["--draft-kind", "mtp", "--draft-model", heads[1]],
                      ["--draft-kind", "grammar"], ["--draft-model", DRAFT, "--draft-model", heads[0]],
-                     ["--num-draft-tokens", "0"], ["--draft-fixed", "--num-draft-tokens", "3"],
-                     ["--draft-fixed", "--prefill-step-size", "2"]):
+                     ["--num-draft-tokens", "0"], ["--tune", "draft-fixed", "--num-draft-tokens", "3"],
+                     ["--tune", "draft-fixed", "--tune", "prefill-step-size=2"]):
             assert run(*ask, *more).stdout == plain, more
         print("ok the same answer")
 

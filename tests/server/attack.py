@@ -245,7 +245,7 @@ class Attack:
         with tempfile.TemporaryDirectory() as d:
             model = os.path.join(d, "m")
             shutil.copytree(self.args.model, model)
-            s = Target(self.args.weft, model, "--no-huge-pages")
+            s = Target(self.args.weft, model, "--tune", "no-huge-pages")
             s.alive()
             os.truncate(os.path.join(model, "model.safetensors"), 4096)
             for i in range(3):
@@ -260,7 +260,7 @@ class Attack:
         """A body for which there is no memory ends itself alone."""
         if sanitized(self.args.weft):
             return 0
-        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
+        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--tune", "no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
         with open("/proc/%d/statm" % s.proc.pid) as f:
             now = int(f.read().split()[0]) * resource.getpagesize()
         resource.prlimit(s.proc.pid, resource.RLIMIT_AS, (now + (48 << 20), now + (48 << 20)))
@@ -280,7 +280,7 @@ class Attack:
 
     def short(self, mb):
         """A long prompt where there is memory for its body and not for its work: 503, or what it gets elsewhere."""
-        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
+        s = self.serve("--kv-bytes", "8M", "--prompt-cache-bytes", "8M", "--tune", "no-huge-pages", "--ctx-size", "256", "--parallel", "1", "--threads", "1")
         with open("/proc/%d/statm" % s.proc.pid) as f:
             now = int(f.read().split()[0]) * resource.getpagesize()
         resource.prlimit(s.proc.pid, resource.RLIMIT_AS, (now + (mb << 20), now + (mb << 20)))

@@ -328,14 +328,14 @@ def drawn(rng, models):
     model = rng.choice(("weft-tiny", "weft-tiny", "weft-tiny-4bit", "weft-tiny-8bit"))
     same = ["--ctx-size", str(rng.choice((768, 1024, 2048))), "--turn-replay", "off"]
     same += rng.choice(([], [], ["--kv-bits", "8"], ["--kv-bits", "4"], ["--kv-bits", "3.5"], ["--kv-bits", "2"],
-                        ["--kv-bits", "4", "--kv-quant-scheme", "uniform", "--kv-skip-layers", "last"],
-                        ["--kv-key-bits", "8", "--kv-value-bits", "4", "--kv-group-size", "32"]))
-    same += rng.choice(([], [], [], [], ["--arith", "f32"], ["--cpu", "avx2"]))
+                        ["--kv-bits", "4", "--tune", "kv-quant-scheme=uniform", "--tune", "kv-skip-layers=last"],
+                        ["--tune", "kv-key-bits=8", "--tune", "kv-value-bits=4", "--tune", "kv-group-size=32"]))
+    same += rng.choice(([], [], [], [], ["--tune", "arith=f32"], ["--cpu", "avx2"]))
     more = ["--threads", str(rng.choice((1, 1, 2))), "--parallel", str(rng.choice((1, 2, 4, 8, 8))),
-            "--prefill-step-size", str(rng.choice((0, 0, 8, 33, 64, 100))), "--decode-gap-ms", str(rng.choice((1, 10, 100))),
-            "--answer-reserve", str(rng.choice((4, 16, 64, 512))),
-            "--client-stall-timeout", rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5",
-            "--idle-timeout", "3600"]       # whoever stops both sides for a while must not be taken for a fault
+            "--tune", "prefill-step-size=" + str(rng.choice((0, 0, 8, 33, 64, 100))), "--decode-gap-ms", str(rng.choice((1, 10, 100))),
+            "--tune", "answer-reserve=" + str(rng.choice((4, 16, 64, 512))),
+            "--tune", "client-stall-timeout=" + rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5",
+            "--tune", "idle-timeout=3600"]       # stopping both sides for a while is no fault
     kinds = [["none"], ["ngram"], ["auto"], ["model", "--draft-model", os.path.join(models, "weft-tiny-draft")],
              ["auto", "--draft-model", os.path.join(models, "weft-tiny-draft")]]
     if model == "weft-tiny":
@@ -343,7 +343,7 @@ def drawn(rng, models):
     kind = rng.choice(kinds)
     draft = ["--draft-kind"] + kind
     if kind[0] != "none" and rng.random() < .6:
-        draft += ["--draft-fixed", "--num-draft-tokens", str(rng.choice((1, 3, 8, 16)))]
+        draft += ["--tune", "draft-fixed", "--num-draft-tokens", str(rng.choice((1, 3, 8, 16)))]
     more += draft
     size = rng.choice((None, 0, "300K", "1M", "4M", "16M"))
     if size is not None:

@@ -144,7 +144,7 @@ class Test(unittest.TestCase):
 
     def test_disk(self):
         """What is kept on disk is found again by those with the same adapter, and by no other."""
-        kept = ("--prompt-cache-dir", os.path.join(self.tmp.name, "kept"), "--prompt-cache-disk-wait", "3600")
+        kept = ("--prompt-cache-dir", os.path.join(self.tmp.name, "kept"), "--tune", "prompt-cache-disk-wait=3600")
         s, cold = self.start(*kept), self.cold()
         self.assertEqual(said(s.post(CHAT, ask(3, model="one"))), cold["one"][3])
         s.until("all is written", disk_pending=0, disk_queue_bytes=0)

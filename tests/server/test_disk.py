@@ -83,7 +83,7 @@ class Test(unittest.TestCase):
         self.dir = os.path.join(d.name, "kept")
 
     def serve(self, *options, model=MODEL, wrap=None, weft=WEFT):
-        kept = ("--prompt-cache-dir", self.dir, "--prompt-cache-disk-wait", "3600")
+        kept = ("--prompt-cache-dir", self.dir, "--tune", "prompt-cache-disk-wait=3600")
         s = start(model, *kept, *options, wrap=wrap, weft=weft)
         self.addCleanup(lambda: s.proc.poll() is None and s.close())
         return s
@@ -195,7 +195,7 @@ class Drafts(Test):
         """After kill -9 the next turn finds as much, and is guessed ahead as well, as if nothing had happened."""
         # Steps of no more rows than any prompt alone gets: how it is cut must not hang on what steps took, for where its
         # last token has a step of its own, that is guessed ahead of, too.
-        fixed = ["--draft-fixed", "--num-draft-tokens", "3", "--prefill-step-size", "64"]
+        fixed = ["--tune", "draft-fixed", "--num-draft-tokens", "3", "--tune", "prefill-step-size=64"]
         for kind in (["mtp"], ["model", "--draft-model", MODEL + "-draft"]):
             options = fixed + ["--draft-kind"] + kind
             first = dict(body(7, 3), max_tokens=40)
@@ -436,9 +436,9 @@ class Swapped(Test):
             ("template", WEFT, self.copy("template", "chat_template.jinja"), ()),
             ("template of the user's", WEFT, MODEL, ("--chat-template-file", template)),
             ("configuration", WEFT, self.copy("configuration", "config.json"), ()),
-            ("rows of one layer", WEFT, MODEL, ("--kv-bits", "8", "--kv-skip-layers", "first")),
-            ("values alone", WEFT, MODEL, ("--kv-key-bits", "16", "--kv-value-bits", "8")),
-            ("arithmetic", WEFT, MODEL, ("--arith", "f32")),
+            ("rows of one layer", WEFT, MODEL, ("--kv-bits", "8", "--tune", "kv-skip-layers=first")),
+            ("values alone", WEFT, MODEL, ("--tune", "kv-key-bits=16", "--tune", "kv-value-bits=8")),
+            ("arithmetic", WEFT, MODEL, ("--tune", "arith=f32")),
         ]
         if HAS_BF16:
             others.append(("instructions", WEFT, MODEL, ("--cpu", "scalar")))

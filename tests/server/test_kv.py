@@ -21,9 +21,9 @@ if not os.path.exists(os.path.join(MODEL, "model.safetensors")):
     sys.exit(77)
 
 PLAIN = ()
-POLICIES = [("--kv-bits", "3.5", "--kv-quant-scheme", "turboquant"), ("--kv-bits", "8"), ("--kv-bits", "2"),
-            ("--kv-bits", "4", "--kv-quant-scheme", "uniform", "--kv-skip-layers", "last"),
-            ("--kv-key-bits", "8", "--kv-value-bits", "4", "--kv-group-size", "32", "--kv-skip-layers", "none")]
+POLICIES = [("--kv-bits", "3.5", "--tune", "kv-quant-scheme=turboquant"), ("--kv-bits", "8"), ("--kv-bits", "2"),
+            ("--kv-bits", "4", "--tune", "kv-quant-scheme=uniform", "--tune", "kv-skip-layers=last"),
+            ("--tune", "kv-key-bits=8", "--tune", "kv-value-bits=4", "--tune", "kv-group-size=32", "--tune", "kv-skip-layers=none")]
 if QUICK:
     POLICIES = POLICIES[:1]
 
@@ -89,7 +89,7 @@ class Equal(Test):
         drafters = [("ngram",), ("mtp",), ("model", "--draft-model", DRAFT)]
         for policy in POLICIES:
             for kind in drafters[1:2] if QUICK else drafters:
-                s = self.serve(*policy, "--draft-fixed", "--num-draft-tokens", "5", "--draft-kind", *kind)
+                s = self.serve(*policy, "--tune", "draft-fixed", "--num-draft-tokens", "5", "--draft-kind", *kind)
                 for again in False, True:
                     for a, r, want in zip(ASKS, self.ask_together(s, ASKS), cold(policy)):
                         self.assertEqual(said(r), want, (policy, kind, again, a))

@@ -50,7 +50,7 @@ def long_prompt(number, tokens):
 class Company(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.s = start("--queue", "200", "--client-stall-timeout", "3600")
+        cls.s = start("--queue", "200", "--tune", "client-stall-timeout=3600")
 
     @classmethod
     def tearDownClass(cls):
@@ -392,7 +392,7 @@ class Company(unittest.TestCase):
         ask = lambda s, given: [d["embedding"] for d in s.post("/v1/embeddings", {"input": given}).json()["data"]]
         want = [ask(self.s, t)[0] for t in texts]
         self.assertEqual(ask(self.s, texts), want)              # found in the cache, and together
-        for more in (["--prompt-cache-bytes", "0"], ["--prefill-step-size", "3"], ["--threads", "1"], ["--draft-kind", "none"]):
+        for more in (["--prompt-cache-bytes", "0"], ["--tune", "prefill-step-size=3"], ["--threads", "1"], ["--draft-kind", "none"]):
             other = start(*more)
             self.addCleanup(other.close)
             self.assertEqual(ask(other, texts[::-1]), want[::-1], more)
@@ -453,7 +453,7 @@ class Leaving(unittest.TestCase):
     LEFT = 'clients_left_total{stage="%s"}'
 
     def test_leave(self):
-        s = start("--parallel", "1", "--prefill-step-size", "8")
+        s = start("--parallel", "1", "--tune", "prefill-step-size=8")
         self.addCleanup(s.close)
         n = 0
         for stream in (False, True):
@@ -501,7 +501,7 @@ class Limits(unittest.TestCase):
 
     def test_a_cancelled_prompt_is_kept(self):
         """Left half way through a long prompt, and asked again: it goes on from there."""
-        s = self.serve("--prefill-step-size", "8")
+        s = self.serve("--tune", "prefill-step-size=8")
         n = 1000 if QUICK else 3200
         for how in ("close", "delete"):
             ids = long_prompt(len(how), n)
@@ -607,7 +607,7 @@ class Program(unittest.TestCase):
             self.assertIn("1 to 107 bytes, not 200", r.stderr)
 
     def test_queue_and_signals(self):
-        s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--max-connections", "50",
+        s = start("--parallel", "1", "--queue", "1", "--alias", "mine", "--tune", "max-connections=50",
                   "--grace-seconds", "1")
         a = s.connect()
         a.request("POST", COMPLETIONS, {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": True, "model": "mine"})
