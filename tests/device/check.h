@@ -1,0 +1,50 @@
+/* check.h - kernels of a device against the processor's operations: every bit.
+ *
+ * A file check_NAME.c has one function, which checkdev.c names in its list.  It makes data by check_floats, runs the kernel
+ * through the helpers below and the same by an operation of the processor, and compares by check_alike.  Sizes: check_small says
+ * that one small size is enough (oclgrind is a thousand times slower). */
+#ifndef TESTS_DEVICE_CHECK_H
+#define TESTS_DEVICE_CHECK_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "backend/device/device.h"
+
+struct check {
+	struct device *dev;
+	struct backend *cpu; /* level scalar, or the one asked for */
+	enum cpu_level level;
+	bool small;
+	int shapes, failed;
+	FILE *csv; /* NULL: none */
+	struct dmem held[64];
+	int n_held;
+};
+
+/* n floats of moderate size, some 0, -0, large and tiny; the same for the same seed. */
+float *check_floats(size_t n, uint32_t seed);
+/* Random 32 bits from *state. */
+uint32_t check_random(uint32_t *state);
+
+/* Memory with these bytes, or filled with 0xff (NULL); freed by check_done. */
+struct dmem check_up(struct check *c, const void *from, size_t bytes);
+/* Runs a kernel once; ends the program with a message where it cannot. */
+void check_run(struct check *c, const char *module, const char *kernel, int threads, int gx, int gy,
+               const struct darg *arg, int n);
+#define ARGS(...) \
+	(const struct darg[]){ __VA_ARGS__ }, (int)(sizeof(struct darg[]){ __VA_ARGS__ } / sizeof(struct darg))
+struct device_kernel *check_kernel(struct check *c, const char *module, const char *kernel, int threads);
+/* Compares n floats at m with want; says what and where they differ. */
+void check_alike(struct check *c, const char *what, const float *want, struct dmem m, size_t n);
+/* Frees what check_up gave. */
+void check_done(struct check *c);
+/* Ends the program where code is not 0. */
+void check_ok(int code, const struct err *err);
+
+void check_rows(struct check *c);
+void check_products(struct check *c);
+void speed_all(struct check *c); /* floors, launches and products, as times */
+
+#endif

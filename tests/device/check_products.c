@@ -1,0 +1,169 @@
+/* check_products.c - kernels/coded.cl and plain.cl, and the quantiser of rows.cl: products and embedded rows of the processor's
+ * linear and embed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device/lay.h"
+#include "base/alloc.h"
+#include "check.h"
+
+struct product {
+	struct weight w;
+	uint8_t *data;
+	uint16_t *scales, *biases;
+	float *x, *want;
+	int rows;
+	char what[96];
+};
+
+/* Runs linear of the processor; outputs may be further apart than the device's. */
+static void reference(struct check *c, struct product *p)
+{
+	struct pass pass = { .be = c->cpu, .arith = ARITH_FAST, .n_row = p->rows };
+	struct linear job = { .w = &p->w, .out = p->want, .ld = (size_t)p->w.rows };
+
+	c->cpu->ops->linear(&pass, &job, 1, p->x, p->rows, p->w.cols);
+}
+
+static void embedded(struct check *c, struct product *p, const char *module, struct dmem w, struct dmem sb, int kind)
+{
+	enum { N = 5 };
+	int32_t tok[N] = { 0, p->w.rows - 1, p->w.rows / 2, -1, 1 };
+	struct pass pass = { .be = c->cpu, .arith = ARITH_FAST, .n_row = N, .tok = tok };
+	size_t n = (size_t)N * (size_t)p->w.cols;
+	float *want = xmalloc(n * sizeof *want);
+	struct dmem out = check_up(c, NULL, n * sizeof *want), dt = check_up(c, tok, sizeof tok);
+	int gx = (p->w.cols + 255) / 256;
+
+	c->cpu->ops->embed(&pass, want, &p->w);
+	if (sb.base)
+		check_run(
+			c, module, "embed", 256, gx, N,
+			ARGS(darg_mem(out), darg_mem(w), darg_mem(sb), darg_mem(dt), darg_int(p->w.cols / p->w.group)));
+	else
+		check_run(c, module, "embed", 256, gx, N,
+		          ARGS(darg_mem(out), darg_mem(w), darg_mem(dt), darg_int(kind), darg_int(p->w.cols)));
+	check_alike(c, p->what, want, out, n);
+	free(want);
+}
+
+static void coded_on_device(struct check *c, struct product *p)
+{
+	const struct weight *w = &p->w;
+	const char *module = lay_module(w);
+	int groups = w->cols / w->group, ld = lay_outputs(w), all = p->rows * groups;
+	uint32_t *codes = xmalloc(lay_code_bytes(w));
+	float *scales = xmalloc(lay_scale_bytes(w));
+	struct dmem dw, ds, dx, q, qs, qss, wide, out;
+	struct darg args[9];
+
+	lay_coded(codes, scales, w);
+	dw = check_up(c, codes, lay_code_bytes(w)), ds = check_up(c, scales, lay_scale_bytes(w));
+	dx = check_up(c, p->x, (size_t)p->rows * (size_t)w->cols * sizeof(float));
+	q = check_up(c, NULL, (size_t)p->rows * (size_t)w->cols);
+	qs = check_up(c, NULL, (size_t)all * sizeof(float)), qss = check_up(c, NULL, (size_t)all * sizeof(float));
+	wide = check_up(c, NULL, (size_t)p->rows * (size_t)ld * sizeof(float));
+	out = check_up(c, NULL, (size_t)p->rows * (size_t)w->rows * sizeof(float));
+	check_run(c, "rows", "quantise", 64, (all + 3) / 4, 1,
+	          ARGS(darg_mem(q), darg_mem(qs), darg_mem(qss), darg_mem(dx), darg_int(w->group), darg_int(all)));
+	memcpy(args,
+	       (struct darg[9]){ darg_mem(wide), darg_mem(dw), darg_mem(ds), darg_mem(q), darg_mem(qs), darg_mem(qss),
+	                         darg_int(ld), darg_int(groups), darg_int(p->rows) },
+	       sizeof args);
+	for (int many = p->rows > 8; many < 2; many++) {
+		check_run(c, module, many ? "many" : "few", many ? 128 : 256, many ? ld / 64 : ld / 16,
+		          many ? (p->rows + 63) / 64 : 1, args, 9);
+		check_run(c, "rows", "finish", 256, (w->rows + 255) / 256, p->rows,
+		          ARGS(darg_mem(out), darg_mem(wide), darg_mem((struct dmem){ 0 }), darg_int(w->rows),
+		               darg_int(ld), darg_int(w->rows), darg_int(0)));
+		snprintf(p->what, sizeof p->what, "%s of %s: %d rows of %d by %d", many ? "many" : "few", module,
+		         p->rows, w->cols, w->rows);
+		check_alike(c, p->what, p->want, out, (size_t)p->rows * (size_t)w->rows);
+	}
+	snprintf(p->what, sizeof p->what, "embed of %s: %d by %d", module, w->cols, w->rows);
+	embedded(c, p, module, dw, ds, 0);
+	free(codes), free(scales);
+}
+
+static void coded(struct check *c, int bits, int group, int cols, int outputs, int rows)
+{
+	struct product p = { .rows = rows };
+	size_t bytes = (size_t)outputs * (size_t)cols * (size_t)bits / 8,
+	       groups = (size_t)outputs * (size_t)(cols / group);
+	uint32_t seed = (uint32_t)(bits * cols + rows);
+	struct err err = { 0 };
+
+	p.data = xmalloc(bytes), p.scales = xmalloc(groups * 2), p.biases = xmalloc(groups * 2);
+	for (size_t i = 0; i < bytes; i++)
+		p.data[i] = (uint8_t)check_random(&seed);
+	for (size_t i = 0; i < groups; i++) {
+		p.scales[i] = (uint16_t)((check_random(&seed) & 0x807fu) | 0x3b80u);
+		p.biases[i] = (uint16_t)((check_random(&seed) & 0x807fu) | 0x3d00u);
+	}
+	check_ok(weight_coded(&p.w, "w", "affine", bits, group, outputs, cols, p.data, bytes, p.scales, groups * 2,
+	                      p.biases, groups * 2, DT_BF16, &err),
+	         &err);
+	p.x = check_floats((size_t)rows * (size_t)cols, seed),
+	p.want = xmalloc((size_t)rows * (size_t)outputs * sizeof(float));
+	reference(c, &p);
+	coded_on_device(c, &p);
+	check_done(c);
+	free(p.data), free(p.scales), free(p.biases), free(p.x), free(p.want);
+}
+
+static void plain(struct check *c, enum dtype type, int cols, int outputs, int rows)
+{
+	struct product p = { .rows = rows };
+	size_t n = (size_t)outputs * (size_t)cols, bytes = n * (size_t)dtype_size(type);
+	float *f = check_floats(n, (uint32_t)cols);
+	struct dmem dw, dx, out;
+	struct err err = { 0 };
+	int kind = type == DT_F32 ? 2 : type == DT_F16;
+
+	p.data = xmalloc(bytes);
+	for (size_t i = 0; i < n; i++) {
+		uint16_t h = type == DT_F16 ? float_to_f16(f[i]) : float_to_bf16(f[i]);
+
+		if (type == DT_F32)
+			memcpy(p.data + 4 * i, f + i, 4);
+		else
+			memcpy(p.data + 2 * i, &h, 2);
+	}
+	check_ok(weight_plain(&p.w, "w", type, outputs, cols, p.data, bytes, &err), &err);
+	p.x = check_floats((size_t)rows * (size_t)cols, 77),
+	p.want = xmalloc((size_t)rows * (size_t)outputs * sizeof(float));
+	reference(c, &p);
+	dw = check_up(c, p.data, bytes), dx = check_up(c, p.x, (size_t)rows * (size_t)cols * sizeof(float));
+	out = check_up(c, NULL, (size_t)rows * (size_t)outputs * sizeof(float));
+	check_run(c, "plain", "plain", 256, (outputs + 31) / 32, (rows + 3) / 4,
+	          ARGS(darg_mem(out), darg_mem(dw), darg_mem(dx), darg_int(kind), darg_int(outputs), darg_int(outputs),
+	               darg_int(cols), darg_int(rows)));
+	snprintf(p.what, sizeof p.what, "plain %s: %d rows of %d by %d", dtype_name(type), rows, cols, outputs);
+	check_alike(c, p.what, p.want, out, (size_t)rows * (size_t)outputs);
+	snprintf(p.what, sizeof p.what, "embed of %s: %d by %d", dtype_name(type), cols, outputs);
+	embedded(c, &p, "plain", dw, (struct dmem){ 0 }, kind);
+	check_done(c);
+	free(f), free(p.data), free(p.x), free(p.want);
+}
+
+void check_products(struct check *c)
+{
+	static const int group[] = { 64, 32, 128 };
+
+	for (int bits = 4; bits <= 8; bits += 4)
+		for (int g = 0; g < (c->small ? 1 : 3); g++) {
+			coded(c, bits, group[g], c->small ? 128 : 768, c->small ? 16 : 200, 1);
+			if (c->small)
+				continue;
+			coded(c, bits, group[g], 2560, 80, 3);
+			coded(c, bits, group[g], 256, 64, 8);
+			coded(c, bits, group[g], 384, 130, 70);
+		}
+	for (int type = DT_F16; type <= DT_F32; type++) {
+		plain(c, (enum dtype)type, 50, 20, 1);
+		if (c->small)
+			continue;
+		plain(c, (enum dtype)type, 1024, 70, 5);
+		plain(c, (enum dtype)type, 257, 33, 9);
+	}
+}
