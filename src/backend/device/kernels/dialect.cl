@@ -31,7 +31,14 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 #define TID ((int)__nvvm_read_ptx_sreg_tid_x())
 #define BID ((int)__nvvm_read_ptx_sreg_ctaid_x())
 #define BID_Y ((int)__nvvm_read_ptx_sreg_ctaid_y())
-#define BARRIER() __syncthreads()
+/* LLVM takes a group's local memory for one that no call can write, and moves loads of it across a bare __syncthreads(). */
+#define FENCE_ __asm__ volatile("" ::: "memory")
+#define BARRIER()                \
+	do {                     \
+		FENCE_;          \
+		__syncthreads(); \
+		FENCE_;          \
+	} while (0)
 #define as_float1(u) __builtin_astype((uint)(u), float)
 #define as_uint1(f) __builtin_astype((float)(f), uint)
 #define fma1(a, b, c) __builtin_fmaf(a, b, c)

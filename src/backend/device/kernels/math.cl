@@ -1,5 +1,21 @@
 /* math.cl - functions of kernels, with the operations of the processor's (quant/lanes/lanes.h, backend/cpu/op_kernels.c) and so
- * with their bits.  max1 and min1 take the second where one is not a number. */
+ * with their bits.  max1 and min1 take the second where one is not a number, and
+ * of -0 and +0. */
+#if defined(__NVPTX__)
+/* In assembly: LLVM makes max.NaN of the comparison in C, which orders -0 below +0. */
+#define PICK_(name, compare)                                                                      \
+	FN float name(float a, float b)                                                           \
+	{                                                                                         \
+		float r;                                                                          \
+                                                                                                  \
+		__asm__("{.reg .pred p; setp." compare ".f32 p, %1, %2; selp.f32 %0, %1, %2, p;}" \
+		        : "=f"(r)                                                                 \
+		        : "f"(a), "f"(b));                                                        \
+		return r;                                                                         \
+	}
+PICK_(max1, "gt")
+PICK_(min1, "lt")
+#else
 FN float max1(float a, float b)
 {
 	return a > b ? a : b;
@@ -8,6 +24,7 @@ FN float min1(float a, float b)
 {
 	return a < b ? a : b;
 }
+#endif
 FN float abs1(float a)
 {
 	return as_float1(as_uint1(a) & 0x7fffffffu);
