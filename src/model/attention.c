@@ -53,6 +53,12 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	a->no_kv = f->no_kv;
 	bind_projections(b, a, f, at, layer);
 	bind_weight(b, &a->o, f->hidden, q, "layers.%d.%s.%s", layer, at, f->o_proj ? f->o_proj : "o_proj");
+	if (f->gate_proj)
+		bind_weight(b, &a->gate, q, f->hidden, "layers.%d.%s.%s", layer, at, f->gate_proj);
+	if (f->norms_after) {
+		a->turn = f->op.rope;
+		a->op.rope.n_freq = 0;
+	}
 	if (f->norms || f->norms_whole)
 		bind_norms(b, a, f, at, layer);
 	if (f->bias_qkv) {
@@ -78,7 +84,7 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 size_t attention_floats(const struct attention *a, int n_row)
 {
 	return work_floats_of(n_row, a->q.rows) + 2 * work_floats_of(n_row, a->k.rows) +
-	       work_floats_of(n_row, a->o.cols);
+	       work_floats_of(n_row, a->gate.rows) + work_floats_of(n_row, a->o.cols);
 }
 
 /* Keys and values to k and v, which alias where the values are the keys; their products join q's. */
@@ -98,24 +104,40 @@ static int kv_jobs(struct pass *p, const struct attention *a, struct linear *job
 	return 2;
 }
 
+/* Rotates queries and keys, whose norms stand behind it. */
+static void turn_before(struct pass *p, const struct attention *a, float *q, float *k)
+{
+	struct attn turn = { .heads = a->op.heads, .dim = a->op.dim, .rope = a->turn };
+
+	p->be->ops->kv_append(p, &turn, q, (size_t)a->q.rows, (size_t)turn.dim, NULL, NULL, NULL, 0);
+	turn.heads = a->op.heads_kv;
+	p->be->ops->kv_append(p, &turn, k, (size_t)a->k.rows, (size_t)turn.dim, NULL, NULL, NULL, 0);
+}
+
 void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                        const struct kv_view *kv, int layer)
 {
 	const struct backend_ops *ops = p->be->ops;
 	size_t mark = p->work_used, q_row = (size_t)a->q.rows, q_head = q_row / (size_t)a->op.heads;
-	float *q = pass_floats(p, (size_t)p->n_row * q_row), *k, *v, *mixed;
-	struct linear in[3] = { { .w = &a->q, .out = q, .ld = q_row, .bias = a->bias_q } };
+	float *q = pass_floats(p, (size_t)p->n_row * q_row), *gate = a->gated ? q + a->op.dim : NULL, *k, *v, *mixed;
+	struct linear in[4] = { { .w = &a->q, .out = q, .ld = q_row, .bias = a->bias_q } };
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .bias = a->bias_o, .add = add };
 	int n_in = 1 + kv_jobs(p, a, in + 1, &k, &v);
 
+	if (a->gate.rows) { /* lies like the queries */
+		gate = pass_floats(p, (size_t)p->n_row * q_row);
+		in[n_in++] = (struct linear){ .w = &a->gate, .out = gate, .ld = q_row };
+	}
 	mixed = pass_floats(p, (size_t)p->n_row * (size_t)a->o.cols);
 	ops->linear(p, in, n_in, h, p->n_row, a->q.cols);
 	if (a->norm_q)
 		ops->norm(p, q, q, p->n_row, a->q.rows, a->norm_q, a->op.eps);
 	if (a->norm_k)
 		ops->norm(p, k, k, p->n_row, a->k.rows, a->norm_k, a->op.eps);
+	if (a->turn.n_freq)
+		turn_before(p, a, q, k);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);
-	ops->attend(p, mixed, &a->op, q, a->gated ? q + a->op.dim : NULL, q_row, q_head, kv, layer);
+	ops->attend(p, mixed, &a->op, q, gate, q_row, q_head, kv, layer);
 	ops->linear(p, &o, 1, mixed, p->n_row, a->o.cols);
 	p->work_used = mark;
 }

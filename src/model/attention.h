@@ -15,6 +15,9 @@ struct attention_form {
 	float norm_add;   /* 1 when those are stored without their 1 */
 	bool bias_qkv, bias_o;
 	bool sinks;
+	bool norms_after; /* norms: behind the rotation, not before it */
+	/* A matrix in the block whose product's sigmoid multiplies what o_proj reads, number by number; NULL: none. */
+	const char *gate_proj;
 	bool fused;     /* qkv_proj in place of q_proj, k_proj, v_proj: their rows in this order */
 	bool v_is_k;    /* no v_proj: the values are what k_proj gives */
 	bool no_kv;     /* no k_proj and v_proj: reads what another layer of the step has written */
@@ -26,7 +29,8 @@ struct attention_form {
 struct attention {
 	struct attn op;
 	bool gated, v_is_k, no_kv;
-	struct weight q, k, v, o;                       /* k, v: no rows where there are none */
+	struct rope turn;                               /* of norms that stand behind it; n_freq 0: op's rope turns */
+	struct weight q, k, v, o, gate;                 /* k, v, gate: no rows where there are none */
 	const float *bias_q, *bias_k, *bias_v, *bias_o; /* or NULL */
 	const float *norm_q, *norm_k;                   /* of whole rows; or NULL */
 };

@@ -1,4 +1,4 @@
-/* deepseek.c - DeepSeek-V3 and R1, Kimi-K2, GLM-4.7-Flash (glm4_moe_lite): latent attention and mixtures.
+/* deepseek.c - DeepSeek-V3 and R1, Kimi-K2 and the text of K2.5, GLM-4.7-Flash (glm4_moe_lite): latent attention and mixtures.
  *
  *     h = E[token];  per layer:  h += mla(rms(h));  h += ffn(rms(h));  logits = rms(h) lm_head'
  *
@@ -83,6 +83,10 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		bind_layer(s, &b, &p, i);
 		stack_end_layer(s, i);
 	}
+	if (!b.code && st->text != st->config) {
+		decoder_ignore(st);
+		store_ignore(st, "mm_projector.", "vision tower: not read by this version");
+	}
 	if (!b.code)
 		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
 	return b.code ? b.code : c.code;
@@ -106,7 +110,7 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 	return b.code;
 }
 
-static const char *const arch[] = { "deepseek_v3", "kimi_k2", "glm4_moe_lite", NULL };
+static const char *const arch[] = { "deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", NULL };
 
 const struct model_ops deepseek_ops = {
 	.arch = arch,

@@ -152,18 +152,38 @@ static void bind_experts(struct mixture *x)
 	x->moe->down = x->down;
 }
 
+/* A shared expert whose gate rows and up rows are one matrix. */
+static void bind_shared_halves(struct mixture *x, struct ffn *f, const char *at)
+{
+	int inner = x->m->shared_inner;
+	struct weight both;
+
+	bind_weight(x->b, &both, 2 * inner, x->hidden, "layers.%d.%s.input_linear", x->layer, at);
+	bind_weight(x->b, &f->down, x->hidden, inner, "layers.%d.%s.output_linear", x->layer, at);
+	if (x->b->code)
+		return;
+	f->gate = weight_rows(&both, 0, inner);
+	f->up = weight_rows(&both, inner, inner);
+}
+
 /* layers.N.mlp.shared_expert.gate_proj and so on; its router, unless it has none, is shared_expert_gate. */
 static void bind_shared(struct mixture *x, struct ffn *f)
 {
 	static const char *const usual[3] = { "gate_proj", "up_proj", "down_proj" };
 	const struct moe_form *m = x->m;
 	struct weight *to[3] = { &f->gate, &f->up, &f->down };
+	char at[128];
 
-	for (int i = m->gateless; i < 3; i++) {
-		bind_weight(x->b, to[i], i < 2 ? m->shared_inner : x->hidden, i < 2 ? x->hidden : m->shared_inner,
-		            "layers.%d.%s%s.%s", x->layer, x->at, x->shared, usual[i]);
-		bind_apart(x->b, to[i]);
+	snprintf(at, sizeof at, "%s%s", m->shared_at ? "" : x->at, m->shared_at ? m->shared_at : x->shared);
+	if (bind_has(x->b, "layers.%d.%s.input_linear.weight", x->layer, at)) {
+		bind_shared_halves(x, f, at);
+	} else {
+		for (int i = m->gateless; i < 3; i++)
+			bind_weight(x->b, to[i], i < 2 ? m->shared_inner : x->hidden,
+			            i < 2 ? x->hidden : m->shared_inner, "layers.%d.%s.%s", x->layer, at, usual[i]);
 	}
+	for (int i = m->gateless; i < 3; i++)
+		bind_apart(x->b, to[i]);
 	x->moe->shared_gate = m->gateless ? NULL : &f->gate;
 	x->moe->shared_up = &f->up;
 	x->moe->shared_down = &f->down;

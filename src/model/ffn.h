@@ -42,6 +42,7 @@ struct moe_form {
 	const char *router;      /* in at: "gate" */
 	const char *select_bias; /* in at: "gate.e_score_correction_bias"; NULL: there is none */
 	const char *shared;      /* in at: "shared_expert" */
+	const char *shared_at;   /* the shared expert's place in the layer, where it is not in at; NULL: it is */
 	const char *proj[3];     /* of the experts: "gate_proj", "up_proj", "down_proj"; all or none */
 };
 

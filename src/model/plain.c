@@ -2,6 +2,7 @@
 #include "model/plain.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/families.h"
@@ -218,6 +219,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plain_plan *p)
 	p->all.attn = of->attn;
 	p->all.ffn = of->ffn;
 	p->all.moe = of->moe;
+	p->layer_norm = of->layer_norm;
 	decoder_read(d, c, p->inside && is(p, "mistral") ? &mistral : &of->lack, &p->all);
 	if (c->code)
 		return;
@@ -246,10 +248,12 @@ static const float *bind_gain(struct binder *b, const struct decoder *d, const s
 }
 
 /* What a LayerNorm adds: its bias, or zeros; NULL for RMS norms. */
-static const float *bind_shift(struct binder *b, const struct decoder *d, const struct plain *of, const char *name,
+static const float *bind_shift(struct binder *b, const struct decoder *d, const struct plain_plan *p, const char *name,
                                int i)
 {
-	if (!of->layer_norm || !name)
+	const struct plain *of = p->of;
+
+	if (!p->layer_norm || !name)
 		return NULL;
 	if (of->layer_norm_bias)
 		return bind_floats(b, d->m.shape.hidden, 0, "layers.%d.%s.bias", i, name);
@@ -265,9 +269,9 @@ static void bind_layer(struct binder *b, struct decoder *d, const struct plain_p
 	struct attention_form f = p->attn[i];
 
 	y->norm_attn = bind_gain(b, d, of, norm[0], i);
-	y->bias_attn = bind_shift(b, d, of, norm[0], i);
+	y->bias_attn = bind_shift(b, d, p, norm[0], i);
 	y->norm_ffn = bind_gain(b, d, of, norm[2], i);
-	y->bias_ffn = bind_shift(b, d, of, norm[2], i);
+	y->bias_ffn = bind_shift(b, d, p, norm[2], i);
 	y->beside = of->beside;
 	y->join_attn = (struct join){ bind_gain(b, d, of, norm[1], i), d->eps, p->residual };
 	y->join_ffn = (struct join){ bind_gain(b, d, of, norm[3], i), d->eps, p->residual_ffn };
@@ -275,24 +279,48 @@ static void bind_layer(struct binder *b, struct decoder *d, const struct plain_p
 	if (p->all.moe.experts && !p->dense[i]) {
 		ffn_bind_moe(b, &y->ffn, d->m.shape.hidden, &p->all.moe, i);
 		d->m.shape.layers_moe++;
+		if (p->residual_moe != 0)
+			y->join_ffn.scale = p->residual_moe;
 	} else {
 		ffn_bind_dense(b, &y->ffn, d->m.shape.hidden, &p->all.ffn, i);
 	}
+}
+
+/* Divides the columns of lm_head by their lengths, which is to divide what it reads: the last norm's gain. */
+static void norm_head(struct binder *b, struct trunk *t)
+{
+	size_t hidden = (size_t)t->hidden;
+	double *square = xcalloc(hidden, sizeof *square);
+	float *row = xmalloc(hidden * sizeof *row), *gain = bind_table(b, hidden);
+
+	for (int i = 0; i < t->vocab; i++) {
+		t->head.fmt->decode(row, &t->head, i);
+		for (size_t j = 0; j < hidden; j++)
+			square[j] += (double)row[j] * (double)row[j];
+	}
+	for (size_t j = 0; j < hidden; j++)
+		gain[j] = (float)((double)t->norm[j] / (sqrt(square[j]) + 1e-7));
+	t->norm = gain;
+	free(row);
+	free(square);
 }
 
 static void bind_trunk(struct binder *b, struct decoder *d, struct conf *c, const struct plain_plan *p)
 {
 	const struct plain *of = p->of;
 	struct trunk *t = &d->trunk;
+	struct trunk_names names = { of->trunk.embed ? of->trunk.embed : "embed_tokens",
+		                     of->trunk.norm ? of->trunk.norm : "norm" };
 	int hidden = d->m.shape.hidden;
 	float *zero;
 
-	decoder_bind(b, d, &p->all, of->attn.norm_add);
+	trunk_bind_as(b, t, &names, d->m.shape.vocab, hidden, p->all.tied, d->eps, of->attn.norm_add);
+	decoder_room(d, &p->all, d->m.shape.layers);
 	if (b->code)
 		return;
 	if (of->layer_norm_bias) {
 		t->norm_bias = bind_floats(b, hidden, 0, "norm.bias");
-	} else if (of->layer_norm) {
+	} else if (p->layer_norm) {
 		zero = bind_table(b, (size_t)hidden);
 		memset(zero, 0, (size_t)hidden * sizeof *zero);
 		t->norm_bias = zero;
@@ -308,6 +336,8 @@ static void bind_trunk(struct binder *b, struct decoder *d, struct conf *c, cons
 	t->logit_cap = p->logit_cap;
 	if (of->head_bias && conf_bool_or(c, of->head_bias, false))
 		trunk_bind_head_bias(b, t);
+	if (!b->code && of->head_norm && conf_bool_or(c, of->head_norm, false))
+		norm_head(b, t);
 }
 
 static int bind(struct model *m, struct store *st, struct err *err)

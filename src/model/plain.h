@@ -25,6 +25,8 @@ struct plain_plan {
 	bool *upright;                /* [layers] that do not rotate; NULL: the row says which */
 	struct rope *rope;            /* [layers]; NULL: all have one rotation, or those with a window `local` */
 	float residual, residual_ffn; /* r of attention and of the feed-forward block; 0: 1 */
+	float residual_moe;           /* r of mixtures; 0: residual_ffn */
+	bool layer_norm;              /* as the row says, unless the config says otherwise */
 	float embed_scale, logit_cap; /* a; 0: 1.  Of the logits; 0: none */
 	bool inside; /* the config is that of a model inside of a wrapper, which leaves out what is MistralConfig's default */
 };
@@ -69,9 +71,11 @@ struct plain {
 	/* Names of norms before and after attention, before and after the feed-forward block; all NULL: input_layernorm,
 	 * none, post_attention_layernorm, none. */
 	const char *norm[4];
+	struct trunk_names trunk;                 /* NULL: embed_tokens and norm */
 	bool beside;                              /* both blocks read what norm[0] gives */
 	bool layer_norm, layer_norm_bias;         /* norms of the residual stream are LayerNorms; with a bias */
 	const char *bias_qkv, *bias_o, *bias_mlp; /* keys; NULL: as attn and ffn say */
+	const char *head_norm;                    /* key: columns of lm_head are divided by their lengths */
 	const char *head_bias;                    /* key: lm_head has a bias */
 	struct rotary_defaults rope, local;       /* local.kind NULL: all layers rotate alike */
 	enum plain_rotates rotates;

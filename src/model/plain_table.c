@@ -121,6 +121,105 @@ static void read_ernie(struct plain_plan *p, struct decoder *d, struct conf *c)
 		conf_fail(c, E_UNSUPPORTED, "use_bias: experts with biases are not done by this version");
 }
 
+/* Embeddings times the root of their width. */
+static void read_afmoe(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	if (conf_bool_or(c, "mup_enabled", false))
+		p->embed_scale = sqrtf((float)d->m.shape.hidden);
+	if (strcmp(conf_str_or(c, "score_func", "sigmoid"), "sigmoid"))
+		conf_fail(c, E_UNSUPPORTED, "score_func: only sigmoid is done");
+}
+
+/* Granite 4.5: a base of the rotation for each layer, of which 0 is none. */
+static void read_bases(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const struct json *list = conf_list(c, "layer_rope_theta");
+	int layers = d->m.shape.layers, ctx = d->m.shape.ctx_max;
+
+	for (int i = 0; i < layers && !conf_get(c, "layer_types"); i++)
+		p->all.local[i] = p->all.window && i % 4;
+	if (!list || c->code)
+		return;
+	if (json_len(list) != (size_t)layers) {
+		conf_fail(c, E_FORMAT, "layer_rope_theta: has %zu entries, num_hidden_layers is %d", json_len(list),
+		          layers);
+		return;
+	}
+	p->rope = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->rope);
+	for (int i = 0; i < layers && !c->code; i++) {
+		struct rotary_defaults r = { .partial = 1 };
+
+		if (json_to_double(json_at(list, (size_t)i), &r.given) ||
+		    !(r.given == 0 || (r.given > 1 && isfinite(r.given))))
+			conf_fail(c, E_FORMAT, "layer_rope_theta: entry %d is neither 0 nor a number above 1", i);
+		else if (r.given > 0)
+			rotary_read(&p->rope[i], c, &r, p->all.attn.op.dim, &ctx, &d->m.vectors);
+	}
+}
+
+/* Layers without experts, and, where layer_types is absent, windows, are counted apart in Command A+'s first layers;
+ * of the layers without a window those rotate that have no experts, where their pattern is 1. */
+static void read_command_layers(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	int layers = d->m.shape.layers, first = conf_int_or(c, "first_k_dense_replace", 0, 0, layers);
+	int prefix = conf_int_or(c, "prefix_dense_sliding_window_pattern", 1, 1, CONF_LAYERS_MAX);
+	int every = conf_int_or(c, "sliding_window_pattern", 4, 1, CONF_LAYERS_MAX);
+	bool listed = conf_get(c, "layer_types");
+
+	if (!conf_layer_types(c, "mlp_layer_types", layers, "dense", "sparse", p->dense))
+		for (int i = 0; i < layers; i++)
+			p->dense[i] = i < first;
+	p->rope = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->rope);
+	for (int i = 0; i < layers; i++) {
+		if (!listed)
+			p->all.local[i] = p->all.window &&
+			                  (i < first ? (i + 1) % prefix : (i - first + 1) % every) != 0;
+		if (p->all.local[i] || (p->dense[i] && prefix == 1))
+			p->rope[i] = p->all.attn.op.rope;
+	}
+}
+
+static void read_command_moe(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const char *score = conf_str_or(c, "expert_selection_fn", "sigmoid");
+	const char *join = conf_str_or(c, "shared_expert_combination_strategy", "average");
+
+	refuse_head_norms(p, d, c);
+	if (conf_get(c, "rms_norm_eps")) {
+		p->layer_norm = false;
+		d->eps = (float)conf_above_zero_or(c, "rms_norm_eps", 1e-5);
+	}
+	if (!strcmp(score, "softmax"))
+		p->all.moe.route = ROUTE_TOP;
+	else if (strcmp(score, "sigmoid"))
+		conf_fail(c, E_UNSUPPORTED, "expert_selection_fn: \"%.40s\" is not known; known: sigmoid, softmax",
+		          score);
+	if (!strcmp(join, "average") && p->all.moe.shared_inner)
+		p->residual_moe = 0.5f;
+	else if (strcmp(join, "average") && strcmp(join, "sum"))
+		conf_fail(c, E_UNSUPPORTED,
+		          "shared_expert_combination_strategy: \"%.40s\" is not known; known: average, sum", join);
+	if (p->dense)
+		read_command_layers(p, d, c);
+}
+
+/* Ling 1 scores by a softmax; 2 by sigmoids, with a bias of the choice and groups. */
+static void read_ling(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	static const char *const refused[] = { "use_bias", "use_qkv_bias", "multi_gate" };
+	struct moe_form *m = &p->all.moe;
+
+	p->all.attn.norms = conf_bool_or(c, "use_qk_norm", false);
+	if (!strcmp(conf_str_or(c, "score_function", "softmax"), "sigmoid")) {
+		m->route = ROUTE_SIGMOID;
+		if (conf_bool_or(c, "moe_router_enable_expert_bias", true))
+			m->select_bias = "gate.expert_bias";
+	}
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (conf_bool_or(c, refused[i], false))
+			conf_fail(c, E_UNSUPPORTED, "%s: true is not done by this version", refused[i]);
+}
+
 /* ---- the rows ---- */
 
 /* clang-format off */
@@ -341,16 +440,121 @@ static const struct plain rows[] = {
 	  .bias_o = "bias",
 	  .bias_mlp = "bias",
 	  WHOLE(10000) },
+	/* Norms of queries and keys stand behind their rotation. */
+	{ .type = "hunyuan_v1_dense",
+	  .lack = { .eps = 1e-5 },
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  .attn = { .norms = true, .norms_after = true, .q_norm = "query_layernorm", .k_norm = "key_layernorm" },
+	  WHOLE(10000) },
+	/* Attention has a gate for each number; layers without a window do not rotate. */
+	{ .type = "afmoe",
+	  .lack = { .eps = 1e-5 },
+	  .norm = { "input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm" },
+	  .attn = { .norms = true, .gate_proj = "gate_proj" },
+	  WHOLE(10000),
+	  .rotates = ROTATES_LOCAL,
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .every_key = "global_attn_every_n_layers",
+	  .moe = { .route = ROUTE_SIGMOID,
+	           .router = "router.gate",
+	           .select_bias = "expert_bias",
+	           .normalise = true,
+	           .norm_eps = 1e-20f,
+	           .groups_strict = true,
+	           .shared = "shared_experts",
+	           .shared_plain = true },
+	  .experts = { .count = "num_experts",
+	               .used = "num_experts_per_tok",
+	               .inner = "moe_intermediate_size",
+	               .scale = "route_scale",
+	               .groups = "n_group",
+	               .shared_count = "num_shared_experts",
+	               .dense_first = "num_dense_layers" },
+	  .more = read_afmoe },
+	/* Windows, a sink in every layer, and a base of the rotation for each. */
+	{ .type = "granite_swa",
+	  .lack = { .tied = true },
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  .attn.sinks = true,
+	  WHOLE(10000),
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .factors = true,
+	  .more = read_bases },
+	{ .type = "granitemoe_swa",
+	  .lack = { .tied = true },
+	  ATTENTION_BIAS,
+	  .attn.sinks = true,
+	  WHOLE(10000),
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .factors = true,
+	  .moe = { .at = "block_sparse_moe",
+	           .router = "router.layer",
+	           .route = ROUTE_TOP,
+	           .shared_at = "shared_mlp",
+	           .shared_plain = true },
+	  .experts = { LOCAL_EXPERTS, .shared_width = "shared_intermediate_size" },
+	  .more = read_bases },
+	{ .type = "cohere2_moe",
+	  .lack = { .eps = 1e-5, .eps_key = "layer_norm_eps", .tied = true },
+	  .norm = { "input_layernorm" },
+	  .beside = true,
+	  .layer_norm = true,
+	  ATTENTION_BIAS,
+	  .attn.op.rope.adjacent = true,
+	  WHOLE(10000),
+	  .windows = WINDOWS_EVERY,
+	  .every = 4,
+	  .moe = { .route = ROUTE_SIGMOID, .shared = "shared_experts", .shared_plain = true, .normalise = true },
+	  .experts = { .count = "num_experts",
+	               .used = "num_experts_per_tok",
+	               .inner = "intermediate_size",
+	               .normalise = "norm_topk_prob",
+	               .shared_count = "num_shared_experts",
+	               .dense_inner = "prefix_dense_intermediate_size" },
+	  .logit_scale = "logit_scale",
+	  .logit_scale_or = 0.0625f,
+	  .more = read_command_moe },
+	{ .type = "bailing_moe",
+	  .trunk.embed = "word_embeddings",
+	  .attn = { .fused = true,
+	            .at = "attention",
+	            .qkv_proj = "query_key_value",
+	            .o_proj = "dense",
+	            .q_norm = "query_layernorm",
+	            .k_norm = "key_layernorm" },
+	  WHOLE(0),
+	  .moe = { .normalise = true,
+	           .norm_eps = 1e-20f,
+	           .groups_strict = true,
+	           .shared = "shared_experts",
+	           .shared_plain = true },
+	  .experts = { .count = "num_experts",
+	               .used = "num_experts_per_tok",
+	               .inner = "moe_intermediate_size",
+	               .normalise = "norm_topk_prob",
+	               .scale = "routed_scaling_factor",
+	               .groups = "n_group",
+	               .shared_count = "num_shared_experts",
+	               .shared_each = "moe_shared_expert_intermediate_size",
+	               .dense_first = "first_k_dense_replace" },
+	  .head_norm = "norm_head",
+	  .more = read_ling },
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const char *const plain_arch[] = {
-	"llama",      "mistral",   "ministral3",   "mistral3",     "mixtral", "qwen2",      "qwen2_moe",
-	"qwen3",      "qwen3_moe", "smollm3",      "phi3",         "granite", "granitemoe", "qwen2_vl",
-	"qwen2_5_vl", "qwen3_vl",  "qwen3_vl_moe", "llava",        "gemma",   "gemma2",     "gemma3_text",
-	"gemma3",     "gpt_oss",   "olmo2",        "olmo3",        "olmoe",   "glm4",       "cohere2",
-	"seed_oss",   "exaone4",   "ernie4_5",     "ernie4_5_moe", "arcee",   "internlm3",  NULL,
+	"llama",      "mistral",     "ministral3",     "mistral3",     "mixtral",     "qwen2",      "qwen2_moe",
+	"qwen3",      "qwen3_moe",   "smollm3",        "phi3",         "granite",     "granitemoe", "qwen2_vl",
+	"qwen2_5_vl", "qwen3_vl",    "qwen3_vl_moe",   "llava",        "gemma",       "gemma2",     "gemma3_text",
+	"gemma3",     "gpt_oss",     "olmo2",          "olmo3",        "olmoe",       "glm4",       "cohere2",
+	"seed_oss",   "exaone4",     "ernie4_5",       "ernie4_5_moe", "arcee",       "internlm3",  "hunyuan_v1_dense",
+	"afmoe",      "granite_swa", "granitemoe_swa", "cohere2_moe",  "bailing_moe", NULL,
 };
 
 const struct plain *plain_find(const char *type)

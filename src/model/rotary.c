@@ -126,6 +126,15 @@ static double scale_divided(struct scaling *s, double *f, int n)
 	return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
 }
 
+/* Hunyuan's alpha is a factor of the base for all lengths.  Without one the base changes beyond max_position_embeddings
+ * alone, where no sequence of a server goes. */
+static double dynamic_base(struct scaling *s)
+{
+	if (!conf_get(s->c, "alpha") || s->dims <= 2)
+		return 1;
+	return pow(positive(s->c, "alpha", conf_double(s->c, "alpha")), (double)s->dims / (s->dims - 2));
+}
+
 /* Multimodal rotary positions: mrope_section says how many frequencies turn by time, height and width, one after the
  * other, or, interleaved, height as i mod 3 = 1 and width as i mod 3 = 2 as far as their sections go and time elsewhere
  * (Qwen2-VL, arXiv 2409.12191; interleaved: Qwen3-VL). */
@@ -159,14 +168,16 @@ static const uint8_t *read_axes(struct conf *c, int n, struct arena *a)
 
 static void refuse(struct conf *c, const char *type)
 {
-	if (!strcmp(type, "dynamic") || !strcmp(type, "su"))
+	if (!strcmp(type, "su"))
 		conf_fail(c, E_UNSUPPORTED,
 		          "rope_type \"%s\" is not done by this version: its frequencies depend on the "
 		          "length of the sequence",
 		          type);
 	else
 		conf_fail(c, E_UNSUPPORTED,
-		          "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional", type);
+		          "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional, "
+		          "dynamic",
+		          type);
 }
 
 /* The part of the config that holds the scaling, as a conf of its own; *own: the part is for these layers alone. */
@@ -221,13 +232,15 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 
 	if (dim < 2 || dim > CONF_HEAD_DIM_MAX)
 		conf_fail(c, E_FORMAT, "a head of %d dims; rotary embeddings are of 2 to %d", dim, CONF_HEAD_DIM_MAX);
-	s.theta = read_theta(c, &r, d, own);
 	s.dims = partial > 0 && partial <= 1 ? (int)(dim * partial) : 0;
+	s.theta = d->given > 0 ? d->given : read_theta(c, &r, d, own);
 	if (!c->code && (s.dims < 2 || s.dims % 2))
 		conf_fail(c, E_FORMAT, "partial_rotary_factor: %g of %d dims is not a positive even number of dims",
 		          partial, dim);
 	if (c->code || r.code)
 		goto out;
+	if (!strcmp(type, "dynamic"))
+		s.theta *= dynamic_base(&s);
 	for (int i = 0; i < s.dims / 2; i++)
 		f[i] = pow(s.theta, -2.0 * i / (whole ? dim : s.dims));
 	if (!strcmp(type, "linear") || (whole && conf_get(&r, "factor")))
@@ -238,7 +251,8 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		gain = scale_yarn(&s, f, s.dims / 2);
 	else if (!strcmp(type, "longrope"))
 		gain = scale_divided(&s, f, s.dims / 2);
-	else if (!whole && strcmp(type, "default") && strcmp(type, "mrope")) /* mrope of text is plain */
+	else if (!whole && strcmp(type, "default") && strcmp(type, "dynamic") &&
+	         strcmp(type, "mrope")) /* mrope of text is plain */
 		refuse(&r, type);
 	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));
 	for (int i = 0; i < s.dims / 2; i++)

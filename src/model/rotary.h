@@ -14,14 +14,15 @@ struct rotary_defaults {
 	const char *kind;
 	/* theta in the place of rope_theta; with entries by kind nothing. */
 	const char *theta_key;
+	double given;  /* theta, whatever the config says; 0: the config's */
 	bool whole;    /* partial_rotary_factor is not for these layers */
 	bool unscaled; /* rope_scaling is not for these layers; with entries by kind nothing */
 };
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
- * config: default, linear, llama3, yarn and proportional.  dim: size of a head,
- * 2 to CONF_HEAD_DIM_MAX, or an error.  Types whose
- * frequencies depend on the length of the sequence (dynamic, longrope) are
+ * config: default, linear, llama3, yarn, proportional, and dynamic, whose base is the config's as far as
+ * max_position_embeddings, which *ctx_max stays at, or, with an alpha, another for all lengths.  dim: size of a head,
+ * 2 to CONF_HEAD_DIM_MAX, or an error.  Types whose frequencies depend on the length of the sequence (longrope) are
  * refused: keys already cached would be wrong.  *ctx_max grows to what yarn
  * stretches to. */
 void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,

@@ -211,6 +211,14 @@ const char *const golden_family[] = {
 	"exaone4",
 	"granitemoe",
 	"arcee",
+	"internlm3",
+	"hunyuan_v1_dense",
+	"afmoe",
+	"granite_swa",
+	"granitemoe_swa",
+	"cohere2_moe",
+	"bailing_moe",
+	"kimi_k25",
 	NULL,
 };
 
