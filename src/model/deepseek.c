@@ -1,9 +1,11 @@
-/* deepseek.c - DeepSeek-V3 and R1, Kimi-K2 and the text of K2.5, GLM-4.7-Flash (glm4_moe_lite): latent attention and mixtures.
+/* deepseek.c - DeepSeek-V3 and R1, Kimi-K2 and the text of K2.5, GLM-4.7-Flash (glm4_moe_lite), Mistral Small 4: latent attention and
+ * mixtures.
  *
  *     h = E[token];  per layer:  h += mla(rms(h));  h += ffn(rms(h));  logits = rms(h) lm_head'
  *
  * The mixture scores by sigmoids, chooses with a bias and in groups (a rejected group scores 0, as in
  * Hugging Face's code), and has an expert for all rows. */
+#include <math.h>
 #include <string.h>
 
 #include "model/decoder.h"
@@ -44,6 +46,16 @@ static void read_moe(struct conf *c, struct plan *p)
 		conf_fail(c, E_UNSUPPORTED, "scoring_func: only sigmoid is done");
 }
 
+/* Mistral Small 4 scores by a softmax, without a bias of the choice, and its scores have no factor of yarn's: the makers'
+ * own parameters say apply_scale false. */
+static void change_mistral4(struct plan *p)
+{
+	p->moe.route = ROUTE_SOFTMAX;
+	p->moe.select_bias = NULL;
+	p->moe.groups_strict = true;
+	p->attn.scale = (float)(1 / sqrt((double)(p->attn.nope + p->attn.rope)));
+}
+
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
 {
 	stack_read(s, c);
@@ -53,6 +65,8 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 		                    .act = ffn_read_act(c, ACT_NONE) };
 	mla_read(&p->attn, s, c, false);
 	read_moe(c, p);
+	if (!strcmp(s->m.arch, "mistral4"))
+		change_mistral4(p);
 }
 
 static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, int i)
@@ -110,7 +124,7 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 	return b.code;
 }
 
-static const char *const arch[] = { "deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", NULL };
+static const char *const arch[] = { "deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", "mistral4", NULL };
 
 const struct model_ops deepseek_ops = {
 	.arch = arch,

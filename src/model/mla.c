@@ -37,6 +37,20 @@ static double yarn_scale(struct conf *c)
 	return s * s;
 }
 
+/* Queries of positions beyond the context that a model was first trained with grow by their logarithm. */
+static void read_bend(struct mla_form *f, struct conf *c)
+{
+	struct conf r = {
+		.j = conf_get(c, "rope_parameters"), .file = c->file, .where = "rope_parameters.", .err = c->err
+	};
+
+	if (!r.j || !conf_get(&r, "llama_4_scaling_beta"))
+		return;
+	f->q_bend = (float)conf_double(&r, "llama_4_scaling_beta");
+	f->q_bend_every = conf_int(&r, "original_max_position_embeddings", 1, CONF_CTX_MAX);
+	c->code = r.code;
+}
+
 void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned)
 {
 	struct rotary_defaults r = { .theta = 10000, .partial = 1, .whole = true };
@@ -55,6 +69,7 @@ void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned
 	if (c->code)
 		return;
 	f->scale = (float)(yarn_scale(c) / sqrt((double)(f->nope + f->rope)));
+	read_bend(f, c);
 	f->norm_eps = 1e-6f; /* of both low-rank norms, whatever the config's */
 	if (!unturned) {
 		rotary_read(&f->turn, c, &r, f->rope, &h->ctx_max, &s->m.vectors);
@@ -216,6 +231,8 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 		               .scale = f->scale,
 		               .eps = f->norm_eps,
 		               .first = f->first,
+		               .q_bend = f->q_bend,
+		               .q_bend_every = f->q_bend_every,
 		               .rope = f->turn,
 		               .norm_from = f->rope,
 		               .v_is_key = true };

@@ -20,6 +20,8 @@ struct mla_form {
 	int kv_lora;            /* width of c */
 	int nope, rope, values; /* of a head: dims without positions and with; of its values */
 	float scale, norm_eps;
+	float q_bend; /* queries grow with their position (struct attn); q_bend_every 0: they do not */
+	int q_bend_every;
 	struct rope turn; /* of the rope dims */
 	/* Outputs of g_proj, whose sigmoid multiplies the values before o_proj: heads, or heads * values; 0: no gate. */
 	int gates;
@@ -27,7 +29,7 @@ struct mla_form {
 	const char *at, *o_proj; /* the block's name in its layer, "self_attn", and a name in it; NULL: "o_proj" */
 };
 
-/* q_lora_rank, kv_lora_rank, the heads' dims, scale with yarn's factor.  unturned: the rope dims
+/* q_lora_rank, kv_lora_rank, the heads' dims, llama_4_scaling_beta, scale with yarn's factor.  unturned: the rope dims
  * are not rotated. */
 void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned);
 /* Adds the block, which takes the next layer of the keys' and values' cache. */

@@ -103,9 +103,18 @@ bool model_only_head(const struct store *st)
 	return (n > 4 && !strcmp(type + n - 4, "_mtp")) || head_kind_of(st);
 }
 
+/* The type that says what computes: a wrapper of several kinds of text may have one of another file's. */
+static const char *type_of(const struct store *st)
+{
+	const char *type = json_str(json_get(st->config, "model_type"), NULL);
+	const char *text = json_str(json_get(st->text, "model_type"), NULL);
+
+	return type && text && !strcmp(type, "mistral3") && !strcmp(text, "mistral4") ? text : type;
+}
+
 int model_bind(struct model **out, struct store *st, struct err *err)
 {
-	const char *type = json_str(json_get(st->config, "model_type"), NULL), *arch;
+	const char *type = type_of(st), *arch;
 	const struct model_ops *ops;
 
 	*out = NULL;

@@ -219,6 +219,7 @@ const char *const golden_family[] = {
 	"cohere2_moe",
 	"bailing_moe",
 	"kimi_k25",
+	"mistral4",
 	NULL,
 };
 
