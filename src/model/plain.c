@@ -128,7 +128,7 @@ static void read_shared(struct moe_form *m, struct conf *c, const struct plain_e
 		m->shared_inner = conf_int(c, k->shared_width, 0, CONF_DIM_MAX);
 	if (k->shared_count)
 		m->shared_inner = conf_int_or(c, k->shared_count, 0, 0, 1 << 10) *
-		                  (k->shared_each ? conf_int_or(c, k->shared_each, m->inner, 1, CONF_DIM_MAX / 1024) :
+		                  (k->shared_each ? conf_int_or(c, k->shared_each, m->inner, 1, CONF_DIM_MAX) :
 		                                    m->inner);
 }
 
