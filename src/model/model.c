@@ -19,27 +19,17 @@ enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see d
 static const struct {
 	const char *type, *why;
 } refused[] = {
+#define ENCODER "an encoder, which makes vectors of a text and no text; weft serves models that write"
+	{ "bert", ENCODER },
+	{ "roberta", ENCODER },
+	{ "xlm-roberta", ENCODER },
+	{ "modernbert", ENCODER },
+	{ "nomic_bert", ENCODER },
+	{ "deberta-v2", ENCODER },
+	{ "t5", "an encoder and a decoder beside it; weft serves decoders alone" },
+	{ "whisper", "speech recognition; weft serves text" },
 	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
 };
-
-static int unknown(const struct store *st, const char *type, struct err *err)
-{
-	struct buf known;
-	int code;
-
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-		if (!strcmp(type, refused[i].type))
-			return err_set(err, E_UNSUPPORTED, "%s: model_type \"%s\" is not supported: %s",
-			               st->config_path, type, refused[i].why);
-	buf_init(&known);
-	for (int i = 0; models[i]; i++)
-		for (int k = 0; models[i]->arch[k]; k++)
-			buf_printf(&known, "%s%s", known.n ? ", " : "", models[i]->arch[k]);
-	code = err_set(err, E_UNSUPPORTED, "%s: model_type \"%.60s\" is not known; known: %s", st->config_path, type,
-	               known.p);
-	buf_fini(&known);
-	return code;
-}
 
 static const struct model_ops *find_family(const char *type, const char **arch)
 {
@@ -50,6 +40,74 @@ static const struct model_ops *find_family(const char *type, const char **arch)
 				return models[i];
 			}
 	return NULL;
+}
+
+/* The known type whose name begins most like this one; without a like one that of the plain transformer. */
+static const char *nearest_type(const char *type, const struct model_ops **ops)
+{
+	const char *best = NULL;
+	size_t most = 2; /* letters in common that say nothing */
+
+	*ops = find_family("llama", &best);
+	for (int i = 0; models[i]; i++)
+		for (int k = 0; models[i]->arch[k]; k++) {
+			const char *known = models[i]->arch[k];
+			size_t n = 0;
+
+			while (type[n] && type[n] == known[n])
+				n++;
+			if (n < most || (n == most && strlen(known) >= strlen(best)))
+				continue;
+			most = n;
+			best = known;
+			*ops = models[i];
+		}
+	return best;
+}
+
+/* What becomes of the folder when it is read as the nearest family, to buf. */
+static void put_difference(struct buf *b, const struct model_ops *ops, const char *arch, struct store *st)
+{
+	struct model *m = NULL;
+	struct err why;
+	size_t left = 0, first = 0;
+
+	if (model_bind_as(&m, ops, arch, st, &why)) {
+		buf_printf(b, "read as that it fails: %s", why.msg);
+		return;
+	}
+	for (size_t i = st->n; i-- > 0;)
+		if (!st->v[i]->used) {
+			first = i;
+			left++;
+		}
+	if (left)
+		buf_printf(b, "read as that, %zu of its %zu tensors are not used, as %s", left, st->n,
+		           st->v[first]->name);
+	else
+		buf_printf(b, "all its tensors are those of that family");
+	model_close(m);
+}
+
+static int unknown(struct store *st, const char *type, struct err *err)
+{
+	const struct model_ops *ops;
+	const char *nearest = nearest_type(type, &ops);
+	struct buf differs;
+	int code;
+
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (!strcmp(type, refused[i].type))
+			return err_set(err, E_UNSUPPORTED, "%s: model_type \"%s\" is not supported: %s",
+			               st->config_path, type, refused[i].why);
+	buf_init(&differs);
+	put_difference(&differs, ops, nearest, st);
+	code = err_set(err, E_UNSUPPORTED,
+	               "%s: model_type \"%.60s\" is not known; the nearest that is known: %s (%.260s); "
+	               "all: docs/models.md",
+	               st->config_path, type, nearest, differs.p);
+	buf_fini(&differs);
+	return code;
 }
 
 static void count(struct shape *s, const struct store *st)

@@ -164,6 +164,10 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 		return err->code;
 	if (how)
 		return make(c->own, how, path, out, err);
+	if (!file_exists(path) && !strcmp(name, "config.json") &&
+	    file_exists(folder_path(c->own, "adapter_config.json")))
+		return err_set(err, E_MISSING,
+		               "%s: missing; the folder is an adapter: serve its base model, with --lora FOLDER", path);
 	if (!file_exists(path))
 		return err_set(err, E_MISSING,
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);
@@ -262,6 +266,28 @@ static int unfinished(const struct folder *f)
 	return n;
 }
 
+/* Says what is there in place of model*.safetensors, and what to do with it. */
+static int no_weights(struct folder *f, struct err *err)
+{
+	static const struct {
+		const char *file, *what;
+	} other[] = {
+		{ "pytorch_model.bin.index.json",
+		  "its weights are PyTorch's pickles (.bin), which are programs and are not read: take a revision with "
+		  "safetensors, or convert it" },
+		{ "pytorch_model.bin",
+		  "its weights are PyTorch's pickles (.bin), which are programs and are not read: take a revision with "
+		  "safetensors, or convert it" },
+		{ "adapter_model.safetensors", "it is an adapter: serve its base model, with --lora FOLDER" },
+	};
+
+	for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+		if (file_exists(folder_path(f, other[i].file)))
+			return err_set(err, E_MISSING, "%s: no model*.safetensors in this folder; %s", f->c->path,
+			               other[i].what);
+	return err_set(err, E_MISSING, "%s: no model*.safetensors in this folder", f->c->path);
+}
+
 /* model*.safetensors, as mlx-lm takes them; all of "-of-NNNNN" must be there. */
 static int shards_of_folder(struct folder *f, struct names *out, struct err *err)
 {
@@ -294,7 +320,7 @@ static int shards_of_folder(struct folder *f, struct names *out, struct err *err
 			"end: `hf download` goes on with them",
 			f->c->path, begun);
 	if (!out->n)
-		return err_set(err, E_MISSING, "%s: no model*.safetensors in this folder", f->c->path);
+		return no_weights(f, err);
 	return 0;
 }
 

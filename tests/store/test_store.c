@@ -201,12 +201,16 @@ static void test_folder_errors(void **state)
 
 	open_fails("/no/such/folder", E_MISSING, "/no/such/folder");
 	open_fails(dir, E_MISSING, "config.json|missing");
+	folder_puts(dir, "adapter_config.json", "{}");
+	open_fails(dir, E_MISSING, "config.json|an adapter|base model");
 	folder_puts(dir, "config.json", "{\"model_type\":");
 	open_fails(dir, E_FORMAT, "config.json");
 	folder_puts(dir, "config.json", "[1]");
 	open_fails(dir, E_FORMAT, "config.json|array");
 	folder_puts(dir, "config.json", "{\"model_type\":\"llama\"}");
 	open_fails(dir, E_MISSING, "no model*.safetensors");
+	folder_puts(dir, "pytorch_model.bin", "");
+	open_fails(dir, E_MISSING, "no model*.safetensors|pickles");
 	folder_puts(dir, "a.incomplete", "");
 	folder_puts(dir, "b.incomplete", "");
 	open_fails(dir, E_MISSING, "no model*.safetensors|2 files|hf download");
