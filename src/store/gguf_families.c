@@ -13,6 +13,19 @@ static bool has(const struct gguf_conf *c, const char *name)
 	return gguf_tensor_info(c->m, name) != NULL;
 }
 
+/* Does some block have the tensor? */
+static bool has_in_some(const struct gguf_conf *c, const char *tensor)
+{
+	char name[GGUF_NAME_BYTES];
+
+	for (int64_t i = 0; i < c->m->blocks; i++) {
+		snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, tensor);
+		if (has(c, name))
+			return true;
+	}
+	return false;
+}
+
 /* The largest of a key's elements over the blocks. */
 static int64_t most(struct gguf_conf *c, const char *key)
 {
@@ -270,6 +283,30 @@ void gguf_config_glm4_moe(struct gguf_conf *c)
 	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* Ling 2.  Writers differ in what expert_shared_feed_forward_length counts, so the shared expert's width is its tensor's. */
+void gguf_config_bailing2(struct gguf_conf *c)
+{
+	const struct gguf_info *shared = NULL;
+	char name[64];
+
+	for (int64_t i = 0; i < c->m->blocks && !shared; i++) {
+		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_shexp.weight", i);
+		shared = gguf_tensor_info(c->m, name);
+	}
+	gguf_put_common(c);
+	put_heads(c, 600000);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	put_routed(c);
+	gguf_put_str(c, "score_function", gguf_conf_int(c, "expert_gating_func", 2) == 2 ? "sigmoid" : "softmax");
+	gguf_put_bool(c, "moe_router_enable_expert_bias", has_in_some(c, "exp_probs_b.bias"));
+	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_shared_experts", shared != NULL);
+	if (shared)
+		gguf_put_int(c, "moe_shared_expert_intermediate_size", shared->ne[1]);
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 

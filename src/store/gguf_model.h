@@ -92,7 +92,7 @@ gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2_moe, gguf
 gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf_config_glm4_moe, gguf_config_falcon_h1,
 	gguf_config_granite, gguf_config_nemotron, gguf_config_lfm2, gguf_config_deepseek, gguf_config_kimi_linear,
 	gguf_config_mamba2, gguf_config_gemma2, gguf_config_olmo, gguf_config_glm4, gguf_config_minimax,
-	gguf_config_jamba, gguf_config_rwkv7;
+	gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2;
 
 /* ---- documents ---- */
 enum { GGUF_STOPS = 32, GGUF_TOKENS_MAX = 1 << 20 };

@@ -195,6 +195,17 @@ static const struct gguf_name gpt_oss[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name bailing2[] = {
+	{ "token_embd.weight", "model.word_embeddings.weight", NULL, 0 },
+	{ "attn_qkv.weight", "attention.query_key_value.weight", NULL, 0 },
+	{ "attn_output.weight", "attention.dense.weight", NULL, 0 },
+	{ "attn_q_norm.weight", "attention.query_layernorm.weight", NULL, 0 },
+	{ "attn_k_norm.weight", "attention.key_layernorm.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "mlp.gate.expert_bias", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name glm4_moe[] = {
 	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
 	SHARED_EXPERT_NAMES("mlp.shared_experts"),
@@ -382,6 +393,7 @@ static const struct gguf_arch archs[] = {
 	{ "phi3", "phi3", phi3, gguf_config_phi3, false },
 	{ "glm4", "glm4", glm4, gguf_config_glm4, false },
 	{ "olmo2", "olmo3", olmo, gguf_config_olmo, false },
+	{ "bailingmoe2", "bailing_moe", bailing2, gguf_config_bailing2, false },
 	{ "qwen2", "qwen2", none, gguf_config_plain, false },
 	{ "qwen2moe", "qwen2_moe", none, gguf_config_qwen2_moe, false },
 	{ "qwen3", "qwen3", none, gguf_config_plain, false },
