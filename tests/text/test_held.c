@@ -464,6 +464,225 @@ static void strict_tools(const struct dialect *d)
 	tools = few;
 }
 
+/* ---- random values ---- */
+
+/* Texts that end a value, a string or a call in some dialect. */
+static const char *const hard[] = {
+	"</parameter>",
+	"</function>",
+	"</tool_call>",
+	"<parameter=k>",
+	"</arg_value>",
+	"<arg_key>",
+	"</invoke>",
+	"</seed:tool_call>",
+	"</minimax:tool_call>",
+	"<\xef\xbd\x9c"
+	"DSML\xef\xbd\x9c"
+	"parameter name=\"k\"",
+	"</\xef\xbd\x9c"
+	"DSML\xef\xbd\x9c"
+	"parameter>",
+	"<|tool_call_end|>",
+	"</function_calls>",
+	"<|call|>",
+	"[ARGS]",
+	"</TOOLCALL>",
+	"\"",
+	"'",
+	"\\",
+	"]",
+	"}",
+	")",
+	",",
+	"=",
+	"{",
+	"[",
+	"\n",
+	" ",
+	"5",
+	"-1.5",
+	"true",
+	"null",
+	"None",
+	"a",
+	"\xc3\xa9",
+	"\xf0\x9f\x98\x80",
+};
+enum { N_HARD = sizeof hard / sizeof *hard };
+static const char *const keys[] = { "k", "edits", "file_path", "n" };
+
+static void random_value(struct rng *r, struct buf *out, int depth)
+{
+	static const char *const scalars[] = { "true", "false", "null", "0", "-7", "12", "2.5", "1000000" };
+	uint64_t kind = rng_u64(r) % (depth > 1 ? 5 : 8), n = rng_u64(r) % 4;
+	struct buf text;
+
+	if (kind < 2) {
+		buf_puts(out, scalars[rng_u64(r) % 8]);
+		return;
+	}
+	if (kind < 5) {
+		buf_init(&text);
+		for (uint64_t i = 0; i < n; i++)
+			buf_printf(&text, "%s%s", hard[rng_u64(r) % N_HARD], rng_u64(r) % 2 ? " x " : "");
+		json_put_str(out, text.p ? text.p : "", text.n);
+		buf_fini(&text);
+		return;
+	}
+	buf_putc(out, kind < 7 ? '[' : '{');
+	for (uint64_t i = 0; i < n; i++) {
+		if (i)
+			buf_putc(out, ',');
+		if (kind == 7)
+			buf_printf(out, "\"%s\":", keys[i]);
+		random_value(r, out, depth + 1);
+	}
+	buf_putc(out, kind < 7 ? ']' : '}');
+}
+
+/* A strict tool that takes one value of each of some keys, said in one of many ways; out: that object. */
+static void random_tool(struct rng *r, struct buf *tool, struct buf *out)
+{
+	static const char *const around[] = { "%s", "{\"$ref\":\"#/$defs/whole\",\"$defs\":{\"whole\":%s}}",
+		                              "{\"anyOf\":[%s]}", "{\"allOf\":[%s,{\"type\":\"object\"}]}" };
+	uint64_t n = 1 + rng_u64(r) % 4;
+	struct buf members, need, whole, one;
+
+	buf_init(&members);
+	buf_init(&need);
+	buf_init(&whole);
+	buf_putc(out, '{');
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t way = rng_u64(r) % 4;
+
+		buf_init(&one);
+		random_value(r, &one, 0);
+		buf_printf(out, "%s\"%s\":%s", i ? "," : "", keys[i], one.p);
+		buf_printf(&need, "%s\"%s\"", i ? "," : "", keys[i]);
+		buf_printf(&members,
+		           way == 0 ? "%s\"%s\":{\"const\":%s}" :
+		           way == 1 ? "%s\"%s\":{\"enum\":[%s]}" :
+		           way == 2 ? "%s\"%s\":{\"anyOf\":[{\"const\":%s}]}" :
+		                      "%s\"%s\":{\"allOf\":[{\"enum\":[%s]}]}",
+		           i ? "," : "", keys[i], one.p);
+		buf_fini(&one);
+	}
+	buf_putc(out, '}');
+	buf_printf(&whole, "{\"type\":\"object\",\"properties\":{%s},\"required\":[%s],\"additionalProperties\":false}",
+	           members.p, need.p);
+	buf_puts(tool, "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"strict\":true,\"parameters\":");
+	{
+		const char *with = around[rng_u64(r) % 4], *at = strstr(with, "%s");
+
+		buf_put(tool, with, (size_t)(at - with));
+		buf_put(tool, whole.p, whole.n);
+		buf_puts(tool, at + 2);
+	}
+	buf_puts(tool, "}}]");
+	buf_fini(&members);
+	buf_fini(&need);
+	buf_fini(&whole);
+}
+
+/* The arguments of the one call in text, which comes in pieces of that many bytes. */
+static void arguments_of(const struct dialect *d, const struct buf *text, size_t pieces, struct buf *out)
+{
+	const struct dialect *const list[] = { d, NULL };
+	struct split s;
+	struct json *j;
+	struct buf args;
+
+	buf_init(&args);
+	split_init(&s, false, tools, list);
+	for (size_t i = 0; i < text->n; i += pieces)
+		split_put(&s, text->p + i, text->n - i < pieces ? text->n - i : pieces);
+	split_end(&s);
+	for (int i = 0; i < s.n_piece; i++) {
+		CHECK(s.piece[i].kind != PIECE_CONTENT, "%s: content \"%.*s\" of %.*s", d->name, (int)s.piece[i].n,
+		      s.text.p + s.piece[i].at, (int)text->n, text->p);
+		if (s.piece[i].kind == PIECE_ARGUMENTS)
+			buf_put(&args, s.text.p + s.piece[i].at, s.piece[i].n);
+	}
+	CHECK(!s.malformed && s.n_call == 1 && s.n_whole == 1, "%s: %d calls of %.*s", d->name, s.n_call, (int)text->n,
+	      text->p);
+	j = json_parse(args.p, args.n, 0, NULL);
+	CHECK(j, "%s: %.*s", d->name, (int)args.n, args.p);
+	json_put(out, j);
+	json_free(j);
+	split_fini(&s);
+	buf_fini(&args);
+}
+
+/* What a grammar of one value generates is what is read. */
+static void random_values(const struct dialect *d, int form, int times)
+{
+	struct vocab *v = vocab_new(256, byte_of, NULL);
+	struct json *few = tools;
+	int held_some = 0;
+
+	for (int i = 0; i < times; i++) {
+		struct rng r = { 991 + (uint64_t)i, 0 };
+		struct call_marks m = { .n = 0 };
+		struct buf tool, value, text, got;
+		struct grammar *g = NULL;
+		struct json *j;
+		struct err err = { 0 };
+		int rc;
+
+		buf_init(&tool);
+		buf_init(&value);
+		buf_init(&text);
+		random_tool(&r, &tool, &value);
+		tools = json_parse(tool.p, tool.n, 0, NULL);
+		CHECK(tools, "%.*s", (int)tool.n, tool.p);
+		if (form < 0)
+			marks_of(d, &m);
+		rc = form < 0 ? grammar_compile_spelled(tools, d->held, &m, NULL, false, &g, &err) :
+		                grammar_compile_calls(tools, (enum calls_form)form, NULL, false, &g, &err);
+		CHECK(!rc || strstr(err.msg, "can be written in it"), "%s: %s: %.*s", d->name, err.msg, (int)tool.n,
+		      tool.p);
+		if (!rc) {
+			struct matcher *w = matcher_new(g);
+
+			held_some++;
+			buf_puts(&text, d->open);
+			if (d->opened)
+				matcher_put(w, d->opened, strlen(d->opened));
+			for (int n = 0; n < 5000 && !matcher_complete(w); n++) {
+				uint8_t c = pick(matcher_mask(w, v), &r);
+
+				CHECK(matcher_put(w, (const char *)&c, 1), "%s: the mask had %02x", d->name, c);
+				put_spelled(&text, c, &m);
+			}
+			CHECK(matcher_complete(w), "%s: no end: %.*s", d->name, (int)text.n, text.p);
+			if (form >= 0 && *d->open)
+				buf_puts(&text, "\n</tool_call>");
+			j = json_parse(value.p, value.n, 0, NULL);
+			buf_reset(&value);
+			json_put(&value, j);
+			json_free(j);
+			for (size_t pieces = 1; pieces <= 100000; pieces *= 100000) {
+				buf_init(&got);
+				arguments_of(d, &text, pieces, &got);
+				CHECK(got.n == value.n && !memcmp(got.p, value.p, got.n),
+				      "%s: %.*s is read as %.*s, generated was %.*s", d->name, (int)text.n, text.p,
+				      (int)got.n, got.p, (int)value.n, value.p);
+				buf_fini(&got);
+			}
+			matcher_free(w);
+			grammar_unref(g);
+		}
+		json_free(tools);
+		buf_fini(&tool);
+		buf_fini(&value);
+		buf_fini(&text);
+	}
+	CHECK(held_some > times / 3, "%s: %d of %d", d->name, held_some, times);
+	tools = few;
+	vocab_free(v);
+}
+
 int main(int argc, char **argv)
 {
 	DIR *folder = argc > 1 ? opendir(argv[1]) : NULL;
@@ -477,10 +696,15 @@ int main(int argc, char **argv)
 		many_tools(dialects[i]);
 		walks(dialects[i], times);
 		strict_tools(dialects[i]);
+		random_values(dialects[i], -1, times);
 		/* It shares its lead with the one before. */
 		if (dialects[i] != &dialect_harmony_role)
 			refuses(dialects[i]);
 	}
+	random_values(&dialect_hermes, CALLS_JSON, times);
+	random_values(&dialect_tagged, CALLS_TAGGED, times);
+	random_values(&dialect_llama, CALLS_LLAMA, times);
+	random_values(&dialect_python, CALLS_PYTHON, times);
 	while (folder && (e = readdir(folder))) {
 		if (!strstr(e->d_name, ".jinja"))
 			continue;

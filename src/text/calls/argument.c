@@ -369,3 +369,11 @@ struct dfa *value_otherwise(struct dfa_pool *p, int readings)
 	buf_fini(&re);
 	return d;
 }
+
+struct dfa *value_spelling(struct dfa_pool *p, const char *text)
+{
+	struct dfa *d = NULL;
+
+	pattern_compile(p, text, strlen(text), &d, NULL);
+	return d;
+}

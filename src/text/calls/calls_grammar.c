@@ -200,17 +200,22 @@ static bool one_form(const struct compiler *c, const struct tool *t, const struc
 	return !not_one_form(c, t, plan);
 }
 
-/* A string as bare text, up to what ends it. */
-static const struct dfa *bare_of(struct builder *b, const struct dfa *d, const struct calls_spelling *sp)
+/* A string as bare text, up to what ends it.  An end may have a token in it: what spells it otherwise is no text. */
+static const struct dfa *bare_of(struct compiler *c, const struct dfa *d, const struct calls_spelling *sp)
 {
-	return sp->line ? lexeme_bare(&b->pool, d, sp->value_end) : lexeme_bare_to(&b->pool, d, sp->value_end);
+	struct dfa_pool *p = &c->b.pool;
+
+	if (sp->spelled_end && !c->otherwise[0] && strcmp(sp->spelled_end, sp->value_end) != 0)
+		c->otherwise[0] = value_spelling(p, sp->spelled_end);
+	d = c->otherwise[0] ? dfa_minus(p, d, c->otherwise[0]) : d;
+	return sp->line ? lexeme_bare(p, d, sp->value_end) : lexeme_bare_to(p, d, sp->value_end);
 }
 
 /* Any string, which most parameters are: made once for all tools, and so are its masks. */
 static const struct dfa *bare_any(struct compiler *c, const struct calls_spelling *sp)
 {
 	if (!c->bare_any)
-		c->bare_any = sp == &tagged_spelling ? c->b.all.bare : bare_of(&c->b, c->b.all.plain, sp);
+		c->bare_any = sp == &tagged_spelling ? c->b.all.bare : bare_of(c, c->b.all.plain, sp);
 	return c->bare_any;
 }
 
@@ -245,7 +250,7 @@ static const struct dfa *bare_strings(struct compiler *c, const struct set *s, u
 		if (!few.str[i].d && (few.str[i].max > COUNTED_MAX || few.str[i].min > COUNTED_MAX))
 			few.str[i] = (struct str_shape){ .max = -1 };
 	d = read_alike(c, set_strings_of(b, &few), kinds, sp);
-	return d == b->all.plain ? bare_any(c, sp) : bare_of(b, d, sp);
+	return d == b->all.plain ? bare_any(c, sp) : bare_of(c, d, sp);
 }
 
 /* Nodes for the part of each value that is written as JSON. */
@@ -979,6 +984,7 @@ int grammar_compile_spelled(const struct json *tools, const struct calls_spellin
 	if (sp->spell == SPELL_GEMMA && !marks->n)
 		return err_set(err, E_UNSUPPORTED, "the mark of strings is no token of this model");
 	arena_init(&a);
+	own.spelled_end = sp->value_end;
 	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
 		*text[i] = put_marks(&a, *text[i], marks);
 	for (int i = 0; sp->head[i]; i++)

@@ -116,6 +116,8 @@ void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
 enum { READ_BREAKS = 1, READ_NUMBERS = 2, READ_LISTS = 4, READ_WORDS = 8, READINGS = 16 };
 int value_readings(unsigned kinds, bool breaks);
 struct dfa *value_otherwise(struct dfa_pool *p, int readings);
+/* The strings that hold this text, which has no sign of regular expressions. */
+struct dfa *value_spelling(struct dfa_pool *p, const char *text);
 
 size_t blanks(const char *p, size_t n);        /* at the beginning */
 size_t blanks_at_end(const char *p, size_t n); /* likewise */

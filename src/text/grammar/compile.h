@@ -43,7 +43,8 @@ struct compiler {
 	bool gemma;          /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
 	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
 	const struct dfa
-		*otherwise[16];  /* strings that bare text does not give back, by reading (dialect.h); likewise */
+		*otherwise[16];  /* strings that bare text does not give back, by reading (dialect.h); 0: that spell
+	                                  * the end of a value; likewise */
 	const struct dfa *names; /* Gemma's keys that no schema names; likewise */
 };
 

@@ -65,6 +65,7 @@ struct calls_spelling {
 	const char *head[4], *behind[16];   /* end with NULL */
 	const char *tail[3];
 	const char *key, *key_end, *key_end_json, *value_end, *value_gap, *end;
+	const char *spelled_end; /* value_end as text, where marks were put into it; set by grammar_compile_spelled */
 	bool line;
 };
 int grammar_compile_spelled(const struct json *tools, const struct calls_spelling *sp, const struct call_marks *marks,
