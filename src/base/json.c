@@ -72,10 +72,30 @@ static size_t plain_run(const char *p, size_t n)
 	return i;
 }
 
-/* Finds errors that json-c accepts even when strict: NaN and Infinity, control characters
- * in strings, and integers beyond 64 bits, which it clamps.  Returns the offset
- * of the first, or n, also where the allowance ends the search. */
-static size_t refused_at(const char *p, size_t n, bool python, const char **why)
+/* json-c clamps an integer beyond 64 bits.  So it is read from a text in which this stands behind such integers: then it
+ * keeps the double nearest to it, with its digits.  No number of a text ends so by chance but one that is as large. */
+#define BEYOND "e000"
+
+/* Whether digits, with a sign or without, are an integer beyond 64 bits. */
+static bool beyond_64_bits(const char *p, size_t n)
+{
+	char num[32];
+
+	if (n < 19)
+		return false;
+	if (n >= sizeof num)
+		return true; /* JSON has no zeros in front */
+	memcpy(num, p, n);
+	num[n] = 0;
+	errno = 0;
+	strtoll(num, NULL, 10);
+	return errno == ERANGE;
+}
+
+/* Finds errors that json-c accepts even when strict: NaN and Infinity, and control characters in strings.  Returns the
+ * offset of the first, or n, also where the allowance ends the search.  beyond: gets the text up to and with each integer
+ * beyond 64 bits, which BEYOND follows then; the rest from *copied on is the caller's to add. */
+static size_t refused_at(const char *p, size_t n, bool python, const char **why, struct buf *beyond, size_t *copied)
 {
 	size_t i = 0, look = ALLOWANCE_PIECE; /* where to look at the allowance next */
 
@@ -111,22 +131,10 @@ static size_t refused_at(const char *p, size_t n, bool python, const char **why)
 				else if (p[i] != '-')
 					integer = false;
 			}
-			if (integer && digits >= 19) {
-				char num[32];
-				size_t len = i - start;
-
-				if (len < sizeof num) {
-					memcpy(num, p + start, len);
-					num[len] = 0;
-					errno = 0;
-					strtoll(num, NULL, 10);
-				} else {
-					errno = ERANGE;
-				}
-				if (errno == ERANGE) {
-					*why = "integer does not fit 64 bits";
-					return start;
-				}
+			if (integer && digits >= 19 && beyond_64_bits(p + start, i - start)) {
+				buf_put(beyond, p + *copied, i - *copied);
+				buf_puts(beyond, BEYOND);
+				*copied = i;
 			}
 		} else {
 			i++;
@@ -242,6 +250,10 @@ static struct json *parse(const char *p, size_t n, int depth_max, bool python, s
 	struct buf b;
 	size_t at;
 
+	if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) {
+		p += 3;
+		n -= 3;
+	}
 	if (n > JSON_BYTES_MAX) {
 		err_set(err, E_LIMIT, "JSON of %zu bytes: more than %d", n, JSON_BYTES_MAX);
 		return NULL;
@@ -370,9 +382,52 @@ static struct json *ended(struct json_object *root, size_t n, struct err *err)
 	return NULL;
 }
 
+/* Takes BEYOND off the numbers of a value that were read with it. */
+static void take_off(struct json_object *o)
+{
+	char *text;
+	size_t n;
+
+	if (!o || !allowance_spend(1))
+		return;
+	switch (json_object_get_type(o)) {
+	case json_type_double:
+		text = json_object_get_userdata(o);
+		n = text ? strlen(text) : 0;
+		if (n > strlen(BEYOND) && !strcmp(text + n - strlen(BEYOND), BEYOND) && !strpbrk(text, ".E"))
+			text[n - strlen(BEYOND)] = 0;
+		break;
+	case json_type_array:
+		for (size_t i = 0; i < json_object_array_length(o); i++)
+			take_off(json_object_array_get_idx(o, i));
+		break;
+	case json_type_object:
+		for (struct lh_entry *e = lh_table_head(json_object_get_object(o)); e; e = lh_entry_next(e))
+			take_off((struct json_object *)lh_entry_v(e));
+		break;
+	default: break;
+	}
+}
+
+/* Reads a text again whose integers beyond 64 bits are marked. */
+static struct json *parse_marked(struct buf *marked, int depth_max, bool python, struct err *err)
+{
+	struct json *root = NULL;
+
+	if (allowance_spend(marked->n / 4))
+		root = parse_text(marked->p, marked->n, depth_max, python, err);
+	else
+		ended(NULL, marked->n, err);
+	if (root && !is_null(root))
+		take_off(raw(root));
+	return root;
+}
+
 static struct json *parse_text(const char *p, size_t n, int depth_max, bool python, struct err *err)
 {
 	struct json_tokener *tok;
+	struct buf beyond;
+	size_t copied = 0;
 	struct json_object *root;
 	enum json_tokener_error e;
 	const char *why = "";
@@ -406,18 +461,31 @@ static struct json *parse_text(const char *p, size_t n, int depth_max, bool pyth
 			err_set(err, E_FORMAT, "JSON: %s at byte %zu", json_tokener_error_desc(e), end);
 		return NULL;
 	}
-	if ((at = refused_at(p, n, python, &why)) < n) {
+	buf_init(&beyond);
+	if ((at = refused_at(p, n, python, &why, &beyond, &copied)) < n) {
+		buf_fini(&beyond);
 		json_object_put(root);
 		err_set(err, E_FORMAT, "JSON: %s, at byte %zu", why, at);
 		return NULL;
 	}
 	for (; end < n && (end % ALLOWANCE_PIECE || allowance_spend(0)); end++) {
 		if (!strchr(" \t\r\n", p[end])) {
+			buf_fini(&beyond);
 			json_object_put(root);
 			err_set(err, E_FORMAT, "JSON: unexpected bytes after the value, at byte %zu", end);
 			return NULL;
 		}
 	}
+	if (copied && !allowance_why()) {
+		struct json *again;
+
+		json_object_put(root);
+		buf_put(&beyond, p + copied, n - copied);
+		again = parse_marked(&beyond, depth_max, python, err);
+		buf_fini(&beyond);
+		return again;
+	}
+	buf_fini(&beyond);
 	if (allowance_why())
 		return ended(root, n, err);
 	return (struct json *)(uintptr_t)present(root);
@@ -458,6 +526,14 @@ void json_free(struct json *root)
 	json_object_put(raw(root));
 }
 
+/* Whether a double stands for an integer beyond 64 bits. */
+static bool is_beyond(struct json_object *o)
+{
+	const char *text = json_object_get_userdata(o);
+
+	return text && !text[strspn(text, "-0123456789")];
+}
+
 enum json_kind json_kind(const struct json *j)
 {
 	if (is_null(j))
@@ -465,7 +541,7 @@ enum json_kind json_kind(const struct json *j)
 	switch (json_object_get_type(raw(j))) {
 	case json_type_boolean: return JSON_BOOL;
 	case json_type_int: return JSON_INT;
-	case json_type_double: return JSON_DOUBLE;
+	case json_type_double: return is_beyond(raw(j)) ? JSON_INT : JSON_DOUBLE;
 	case json_type_string: return JSON_STRING;
 	case json_type_array: return JSON_ARRAY;
 	case json_type_object: return JSON_OBJECT;
@@ -529,9 +605,22 @@ bool json_next(struct json_cursor *c, const char **key, const struct json **valu
 
 int json_to_int(const struct json *j, int64_t *out)
 {
-	if (json_kind(j) != JSON_INT)
+	if (is_null(j) || !json_object_is_type(raw(j), json_type_int))
 		return E_ARG;
 	*out = json_object_get_int64(raw(j));
+	return 0;
+}
+
+int json_to_whole(const struct json *j, int64_t *out)
+{
+	const double exact = 9007199254740992; /* 2^53: up to there each whole number is a double */
+	double d;
+
+	if (!json_to_int(j, out))
+		return 0;
+	if (json_to_double(j, &d) || !(d >= -exact && d <= exact) || d != (double)(int64_t)d)
+		return E_ARG;
+	*out = (int64_t)d;
 	return 0;
 }
 
@@ -581,7 +670,7 @@ int json_get_int(const struct json *j, const char *key, int64_t deflt, int64_t *
 	const struct json *v = json_get(j, key);
 
 	*out = deflt;
-	if (is_null(v) || !json_to_int(v, out))
+	if (is_null(v) || !json_to_whole(v, out))
 		return 0;
 	return wrong_type(key, "an integer", v, err);
 }

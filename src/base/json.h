@@ -3,8 +3,9 @@
  * The parser is json-c behind this header; nothing else in the tree includes
  * json-c.  What the wrapper adds: a size, depth and UTF-8 check, an error with
  * the byte offset, refusal of NaN, Infinity and trailing bytes, the source text
- * of numbers (a chat template must print 1.0 as 1.0), and 64-bit integers that
- * are exact or refused.  Objects keep their order; of a repeated key the last
+ * of numbers (a chat template must print 1.0 as 1.0), and integers of any size: one
+ * beyond 64 bits is a JSON_INT that json_to_int refuses, that json_to_double rounds
+ * and whose digits json_number_text has.  A byte order mark in front is left out.  Objects keep their order; of a repeated key the last
  * value counts. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -54,6 +55,8 @@ struct json_cursor {
 struct json_cursor json_first(const struct json *object);
 bool json_next(struct json_cursor *c, const char **key, const struct json **value);
 
+/* json_to_int for numbers that people and other languages wrote: 3.0 and 3e0 are 3 too, up to 2^53. */
+int json_to_whole(const struct json *j, int64_t *out);
 /* Scalars: 0, or E_ARG when the value is of another type (or out of range). */
 int json_to_int(const struct json *j, int64_t *out);   /* integers only; 3.0 is not one */
 int json_to_double(const struct json *j, double *out); /* integer or double */

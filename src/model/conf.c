@@ -41,7 +41,9 @@ static int int_of(struct conf *c, const char *key, const struct json *j, int lo,
 {
 	int64_t v;
 
-	if (json_to_int(j, &v))
+	if (json_to_whole(j, &v) && json_kind(j) == JSON_INT)
+		conf_fail(c, E_FORMAT, "%s: %.40s is not between %d and %d", key, json_number_text(j), lo, hi);
+	else if (json_to_whole(j, &v))
 		conf_fail(c, E_FORMAT, "%s: is %s, not an integer", key, json_kind_name(json_kind(j)));
 	else if (v < lo || v > hi)
 		conf_fail(c, E_FORMAT, "%s: %" PRId64 " is not between %d and %d", key, v, lo, hi);

@@ -257,20 +257,6 @@ int field_bool(const struct json *body, const char *name, bool *out, struct prob
 	return 0;
 }
 
-/* Some languages write each number with a point. */
-static int whole_number(const struct json *v, int64_t *out)
-{
-	const double exact = 9007199254740992; /* 2^53: up to there each whole number is a double */
-	double d;
-
-	if (!json_to_int(v, out))
-		return 0;
-	if (json_to_double(v, &d) || !(d >= -exact && d <= exact) || d != (double)(int64_t)d)
-		return E_ARG;
-	*out = (int64_t)d;
-	return 0;
-}
-
 int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out, struct problem *p)
 {
 	const struct json *v = present(body, name);
@@ -279,7 +265,7 @@ int field_int(const struct json *body, const char *name, int64_t min, int64_t ma
 
 	if (!v)
 		return 0;
-	if (whole_number(v, &i) || i < min || i > max) {
+	if (json_to_whole(v, &i) || i < min || i > max) {
 		if (max == INT64_MAX && min == INT64_MIN)
 			snprintf(expected, sizeof expected, "a whole number");
 		else

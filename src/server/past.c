@@ -110,7 +110,9 @@ static void put_canonical(struct buf *b, const struct json *j)
 	case JSON_DOUBLE:
 		json_to_double(j, &d);
 		/* 2^53: beyond it a double is no longer every whole number. */
-		if (!json_to_int(j, &whole) && (whole > INT64_C(1) << 53 || whole < -(INT64_C(1) << 53)))
+		if (json_kind(j) == JSON_INT && json_to_whole(j, &whole))
+			buf_puts(b, json_number_text(j)); /* beyond 64 bits */
+		else if (!json_to_int(j, &whole) && (whole > INT64_C(1) << 53 || whole < -(INT64_C(1) << 53)))
 			buf_printf(b, "%lld", (long long)whole);
 		else
 			buf_printf(b, "%.17g", d);

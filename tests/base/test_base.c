@@ -317,23 +317,8 @@ static void test_json_values(void **state)
 
 static void test_json_refuses(void **state)
 {
-	static const char *const bad[] = { "",
-		                           " ",
-		                           "{",
-		                           "[1,]",
-		                           "nul",
-		                           "NaN",
-		                           "[Infinity]",
-		                           "-Infinity",
-		                           "{\"a\":1}x",
-		                           "9223372036854775808",
-		                           "-9223372036854775809",
-		                           "123456789012345678901234567890",
-		                           "\"\xff\"",
-		                           "'a'",
-		                           "[1 2]",
-		                           "01",
-		                           "\"\n\"" };
+	static const char *const bad[] = { "",          " ",          "{",        "[1,]", "nul",   "NaN", "[Infinity]",
+		                           "-Infinity", "{\"a\":1}x", "\"\xff\"", "'a'",  "[1 2]", "01",  "\"\n\"" };
 	struct err e;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -352,6 +337,53 @@ static void test_json_refuses(void **state)
 	struct json *num = parse("12");
 	assert_non_null(num);
 	json_free(num);
+}
+
+/* Integers beyond 64 bits are integers whose digits are kept; a byte order mark in front is left out. */
+static void test_json_large(void **state)
+{
+	static const char *const whole[] = {
+		"9223372036854775808",   "-9223372036854775809",
+		"18446744073709551615",  "1000000000000000019884624838656",
+		"123456789012345678901", "99999999999999999999999999999999999999999999999999"
+	};
+
+	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+		struct json *j;
+		struct buf in, out;
+		int64_t v;
+		double d;
+
+		buf_init(&in);
+		buf_init(&out);
+		buf_printf(&in, "{\"a\":[1,\"%s\",{\"b\":%s}],\"c\":%s,\"d\":1e3}", whole[i], whole[i], whole[i]);
+		j = parse(in.p);
+		assert_non_null(j);
+		assert_int_equal(json_kind(json_get(j, "c")), JSON_INT);
+		assert_int_equal(json_kind(json_get(j, "d")), JSON_DOUBLE);
+		assert_int_equal(json_to_int(json_get(j, "c"), &v), E_ARG);
+		assert_int_equal(json_to_whole(json_get(j, "c"), &v), E_ARG);
+		assert_int_equal(json_to_double(json_get(j, "c"), &d), 0);
+		assert_true(d == strtod(whole[i], NULL));
+		assert_string_equal(json_number_text(json_get(j, "c")), whole[i]);
+		json_put(&out, j);
+		assert_string_equal(out.p, in.p);
+		buf_fini(&in);
+		buf_fini(&out);
+		json_free(j);
+	}
+	struct json *j = parse("\xEF\xBB\xBF{\"a\":[4096.0,3e0,0.5,9223372036854775807]}");
+	int64_t v = 0;
+
+	assert_non_null(j);
+	assert_int_equal(json_to_whole(json_at(json_get(j, "a"), 0), &v), 0);
+	assert_int_equal(v, 4096);
+	assert_int_equal(json_to_whole(json_at(json_get(j, "a"), 1), &v), 0);
+	assert_int_equal(v, 3);
+	assert_int_equal(json_to_whole(json_at(json_get(j, "a"), 2), &v), E_ARG);
+	assert_int_equal(json_to_int(json_at(json_get(j, "a"), 3), &v), 0);
+	assert_true(v == INT64_MAX);
+	json_free(j);
 }
 
 /* Escaped surrogate pairs, also after an escaped backslash; lone halves become U+FFFD. */
@@ -664,15 +696,16 @@ static void test_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_err),          cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_arena),        cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_base64_long),  cmocka_unit_test(test_json_long_strings),
-		cmocka_unit_test(test_json_slashes), cmocka_unit_test(test_json_long_errors),
-		cmocka_unit_test(test_json_values),  cmocka_unit_test(test_json_refuses),
-		cmocka_unit_test(test_json_pairs),   cmocka_unit_test(test_json_double),
-		cmocka_unit_test(test_utf8),         cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_rng),          cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_fault_locks),  cmocka_unit_test(test_fault_foreign),
+		cmocka_unit_test(test_err),           cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_arena),         cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_base64_long),   cmocka_unit_test(test_json_long_strings),
+		cmocka_unit_test(test_json_slashes),  cmocka_unit_test(test_json_long_errors),
+		cmocka_unit_test(test_json_values),   cmocka_unit_test(test_json_refuses),
+		cmocka_unit_test(test_json_large),    cmocka_unit_test(test_json_pairs),
+		cmocka_unit_test(test_json_double),   cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_pool),          cmocka_unit_test(test_rng),
+		cmocka_unit_test(test_fault),         cmocka_unit_test(test_fault_locks),
+		cmocka_unit_test(test_fault_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

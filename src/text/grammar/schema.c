@@ -160,26 +160,49 @@ static int read_decimal(struct reader *r, const char *key, const struct json *v,
 	return 0;
 }
 
+/* A bound that no decimal holds, as float's largest and least numbers: numbers here end below 10^24, and what is not zero is
+ * 10^-24 at least.  *d and *open: the bound that says the same of them; *none: it says nothing. */
+static bool far_bound(const char *text, bool is_below, struct decimal *d, bool *open, bool *none)
+{
+	bool negative = *text == '-';
+	double v = fabs(strtod(text, NULL));
+
+	*none = v >= 1e24 && is_below != negative;
+	if (v < 1e-24) {
+		memset(d, 0, sizeof *d);
+		*open = is_below == negative;
+	}
+	return *none || v < 1e-24;
+}
+
+/* Holds *d to the bound v under a key. */
+static int hold_bound(struct reader *r, const char *key, const struct json *v, bool is_below, bool open,
+                      const struct dfa **d)
+{
+	const char *text = json_number_text(v);
+	struct decimal at;
+	bool none = false;
+	int rc;
+
+	if (!text || !decimal_parse(&at, text) || !far_bound(text, is_below, &at, &open, &none))
+		if ((rc = read_decimal(r, key, v, &at)))
+			return rc;
+	if (!none)
+		*d = dfa_and(&r->b->pool, *d, lexeme_bound(&r->b->pool, &at, is_below, open));
+	return 0;
+}
+
 /* minimum and its kin.  `flag`: the boolean form of draft 4. */
 static int read_bound(struct reader *r, const char *key, const char *flag, bool is_below, const struct dfa **d)
 {
 	const struct json *v = json_get(r->j, key), *f = json_get(r->j, flag);
-	struct decimal at;
 	bool open = false;
 	int rc;
 
 	json_to_bool(f, &open);
-	if (v) {
-		if ((rc = read_decimal(r, key, v, &at)))
-			return rc;
-		*d = dfa_and(&r->b->pool, *d, lexeme_bound(&r->b->pool, &at, is_below, open));
-	}
-	if (f && json_kind(f) != JSON_BOOL) {
-		if ((rc = read_decimal(r, flag, f, &at)))
-			return rc;
-		*d = dfa_and(&r->b->pool, *d, lexeme_bound(&r->b->pool, &at, is_below, true));
-	}
-	return 0;
+	if (v && (rc = hold_bound(r, key, v, is_below, open, d)))
+		return rc;
+	return f && json_kind(f) != JSON_BOOL ? hold_bound(r, flag, f, is_below, true, d) : 0;
 }
 
 static int read_number(struct reader *r, unsigned types, const struct dfa **out)

@@ -114,6 +114,7 @@ struct value {
 		struct jmethod *method;
 		struct jloop *loop;
 	};
+	const char *digits; /* V_FLOAT that stands for an integer beyond 64 bits: as it is written.  Else NULL */
 };
 
 struct jlist {

@@ -537,7 +537,12 @@ static void dump_value(struct jrender *r, struct dump *d, struct value v, int le
 	case V_NONE: sb_puts(r, &d->b, "null"); break;
 	case V_BOOL: sb_puts(r, &d->b, v.b ? "true" : "false"); break;
 	case V_INT: put_int(r, &d->b, v.i); break;
-	case V_FLOAT: dump_float(r, d, v.d); break;
+	case V_FLOAT:
+		if (v.digits)
+			sb_puts(r, &d->b, v.digits);
+		else
+			dump_float(r, d, v.d);
+		break;
 	case V_STR: dump_str(r, d, v.s); break;
 	case V_LIST:
 	case V_TUPLE: dump_list(r, d, v.l, level); break;

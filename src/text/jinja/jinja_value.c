@@ -353,7 +353,12 @@ void v_put_repr(struct jrender *r, struct sb *b, struct value v)
 	case V_NONE: sb_puts(r, b, "None"); break;
 	case V_BOOL: sb_puts(r, b, v.b ? "True" : "False"); break;
 	case V_INT: put_int(r, b, v.i); break;
-	case V_FLOAT: put_float(r, b, v.d); break;
+	case V_FLOAT:
+		if (v.digits)
+			sb_puts(r, b, v.digits);
+		else
+			put_float(r, b, v.d);
+		break;
 	case V_STR: put_repr_str(r, b, v.s); break;
 	case V_LIST: put_repr_items(r, b, v, "[", "]"); break;
 	case V_TUPLE: put_repr_items(r, b, v, "(", ")"); break;

@@ -245,6 +245,15 @@ static struct value str_from(struct jrender *r, const char *p, size_t n, uint32_
 	return v_str(s);
 }
 
+/* An integer beyond 64 bits: the nearest float in what is computed, and all its digits where it is written. */
+static struct value v_beyond(struct jrender *r, const char *digits)
+{
+	struct value v = v_float(strtod(digits, NULL));
+
+	v.digits = str_copy(r, digits, strlen(digits) + 1)->p;
+	return v;
+}
+
 struct value v_from_json(struct jrender *r, const struct json *j, uint32_t origin, bool copy)
 {
 	struct json_cursor cur;
@@ -258,7 +267,7 @@ struct value v_from_json(struct jrender *r, const struct json *j, uint32_t origi
 
 	switch (json_kind(j)) {
 	case JSON_BOOL: json_to_bool(j, &flag); return v_bool(flag);
-	case JSON_INT: json_to_int(j, &i); return v_int(i);
+	case JSON_INT: return json_to_int(j, &i) ? v_beyond(r, json_number_text(j)) : v_int(i);
 	case JSON_DOUBLE: return v_float(strtod(json_number_text(j), NULL));
 	case JSON_STRING: s = json_str(j, &n); return str_from(r, s, n, origin, copy);
 	case JSON_ARRAY:
