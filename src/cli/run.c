@@ -1,4 +1,5 @@
 /* run.c - `weft run`: one answer, or a conversation in the terminal. */
+#include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,14 @@ static bool is_question(const struct options *o, const char *word)
 	return !found;
 }
 
+/* The editor of lines drops the letters that the locale has no codes for, and where none is set those are all but ASCII. */
+static void use_utf8(void)
+{
+	if ((setlocale(LC_CTYPE, "") && !strcmp(nl_langinfo(CODESET), "UTF-8")) || setlocale(LC_CTYPE, "C.UTF-8"))
+		return;
+	fprintf(stderr, "weft run: this system has no UTF-8 locale: letters beyond ASCII that are typed are lost\n");
+}
+
 int cmd_run(const struct options *given)
 {
 	struct options own = *given;
@@ -103,7 +112,7 @@ int cmd_run(const struct options *given)
 	else if (o->text)
 		own.model = o->text;
 
-	setlocale(LC_CTYPE, "");
+	use_utf8();
 	buf_init(&t.messages);
 	buf_init(&t.thinking);
 	buf_init(&t.answer);

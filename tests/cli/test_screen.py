@@ -105,6 +105,16 @@ def main():
             s.keys("C-d")
         finally:
             s.close()
+        # Where no locale is set, letters are those that were typed.
+        bare = {k: v for k, v in env.items() if k != "LANG" and not k.startswith("LC_")}
+        for locale in ({}, {"LC_ALL": "C"}, {"LANG": "none_XX"}):
+            t = terminal.Terminal([weft, "run", "--temp", "0", "-n", "2"], bare | locale)
+            t.until(terminal.PROMPT)
+            t.type("Größe 中文\n")
+            t.until("Größe 中文")
+            t.until(terminal.PROMPT)
+            t.type("\x04")
+            assert t.end() == 0
     print("ok")
 
 
