@@ -27,18 +27,14 @@ static const struct field embed_fields[] = {
 	{ NULL },
 };
 static const struct field ollama_fields[] = {
-	{ "model" },
-	{ "input" },
-	SYNONYM("prompt", "input"),
-	{ "dimensions" },
-	{ "options" }, /* of how a model is run, or sampled */
-	{ "keep_alive" },
-	IGNORED("truncate", "false"), /* what is too long is refused */
-	{ NULL },
+	{ "model" },      { "input" },    SYNONYM("prompt", "input"),
+	{ "dimensions" }, { "options" }, /* of how a model is run, or sampled */
+	{ "keep_alive" }, { "truncate" }, { NULL },
 };
 
 struct embedding {
 	int dimensions; /* 0: all */
+	bool cut;       /* a text that is too long, to its beginning */
 	bool base64;
 };
 
@@ -96,15 +92,26 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 	a->n_draft = -1;
 	a->ignore_eos = true;
 	g->want_row = true;
-	return prompts_read(g, json_get(body, "input"), "input", TOKENIZE_AROUND, p);
+	g->cuts = own->cut;
+	r = prompts_read(g, json_get(body, "input"), "input", TOKENIZE_AROUND, p);
+	for (int i = 0; own->cut && !r && i < g->n_prompt; i++)
+		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
+			g->prompt[i].n = (size_t)g->served->ctx_max - 1;
+	return r;
 }
 
 static int read_fields(struct generation *g, const char *bytes, size_t n, const struct field *fields, struct problem *p)
 {
 	const struct field *const tables[] = { fields, NULL };
 	struct json *body = body_read(bytes, n, tables, &g->params.warnings, p);
-	int r = body ? read_input(g, body, p) : p->status;
+	struct embedding *own = g->own;
+	int r;
 
+	if (!body)
+		return p->status;
+	own->cut = fields == ollama_fields;
+	if (!own->cut || !(r = field_bool(body, "truncate", &own->cut, p)))
+		r = read_input(g, body, p);
 	json_free(body);
 	return r;
 }

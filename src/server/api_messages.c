@@ -270,7 +270,7 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 		c->block_open = BLOCK_CALL;
 		break;
 	default:
-		buf_puts(out, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}}");
+		buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}}");
 		c->block_open = BLOCK_TEXT;
 		break;
 	}
@@ -363,7 +363,7 @@ static void put_call(struct choice *c, int i, struct buf *out)
 		json_put_inside(out, text + name->at, name->n);
 		buf_putc(out, ' ');
 		json_put_inside(out, text + args->at, args->n);
-		buf_puts(out, "\",\"citations\":null}");
+		buf_puts(out, "\"}");
 	}
 	json_free(j);
 }
@@ -387,7 +387,7 @@ static void messages_whole(struct generation *g, struct buf *out)
 			continue;
 		}
 		buf_puts(out, p->kind == PIECE_THINKING ? "{\"type\":\"thinking\",\"thinking\":" :
-		                                          "{\"type\":\"text\",\"citations\":null,\"text\":");
+		                                          "{\"type\":\"text\",\"text\":");
 		json_put_str(out, c->split.text.p + p->at, omitted(g, p) ? 0 : p->n);
 		if (p->kind == PIECE_THINKING)
 			buf_printf(out, ",\"signature\":\"%s\"", signature);

@@ -159,23 +159,28 @@ static void put_question(const struct json *body, struct buf *out)
 	buf_fini(&list);
 }
 
-static void put_format(const struct json *format, struct buf *out)
+static int put_format(const struct json *format, struct buf *out, struct problem *p)
 {
 	struct buf b;
-	size_t n = 0;
+	size_t n = 1;
 	const char *s = json_str(format, &n);
 
+	if (json_kind(format) == JSON_NULL || !n)
+		return 0;
+	if ((!s || strcmp(s, "json")) && json_kind(format) != JSON_OBJECT)
+		return field_wrong(p, "format", "\"json\" or a JSON schema, as an object", format);
 	buf_init(&b);
 	if (s && !strcmp(s, "json")) {
 		put_text_member(out, "response_format", "{\"type\":\"json_object\"}");
-	} else if (json_kind(format) == JSON_OBJECT) {
+	} else {
 		json_put(&b, format);
 		put_text_member(out, "json_schema", b.p);
 	}
 	buf_fini(&b);
+	return 0;
 }
 
-static void put_think(const struct json *think, struct buf *out)
+static int put_think(const struct json *think, struct buf *out, struct problem *p)
 {
 	bool yes = false;
 	size_t n;
@@ -184,6 +189,9 @@ static void put_think(const struct json *think, struct buf *out)
 		put_member(out, "reasoning_effort", think);
 	else if (!json_to_bool(think, &yes))
 		put_text_member(out, "reasoning_effort", yes ? "\"high\"" : "\"none\"");
+	else if (json_kind(think) != JSON_NULL)
+		return field_wrong(p, "think", "true, false or an effort", think);
+	return 0;
 }
 
 static bool is_machine(const char *name)
@@ -235,9 +243,9 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct buf 
 	if (json_kind(json_get(body, "tools")) != JSON_NULL)
 		put_member(out, "tools", json_get(body, "tools"));
 	put_text_member(out, "stream", stream ? "true" : "false");
-	put_format(json_get(body, "format"), out);
-	if (!raw)
-		put_think(json_get(body, "think"), out);
+	if ((r = put_format(json_get(body, "format"), out, p)) ||
+	    (!raw && (r = put_think(json_get(body, "think"), out, p))))
+		return r;
 	if (options)
 		for (c = json_first(options); json_next(&c, &key, &v);)
 			if (!is_machine(key))

@@ -31,9 +31,20 @@ void random_id(char out[24])
 
 /* ---- who answers ---- */
 
-/* The path that was meant: base URLs that end with /v1 get another one, and some clients end paths with a slash. */
-static struct http_slice meant(struct http_slice path)
+enum { PATH_ROOM = 256 }; /* of a path with doubled slashes; a longer one is none of ours */
+
+/* The path that was meant: base URLs that end with /v1 get another one, and some clients end paths with a slash, or put
+ * one behind a base URL that has its own.  Where a slash is left out the path is in room. */
+static struct http_slice meant(struct http_slice path, char room[PATH_ROOM])
 {
+	size_t n = 0;
+
+	if (path.n <= PATH_ROOM && memmem(path.p, path.n, "//", 2)) {
+		for (size_t i = 0; i < path.n; i++)
+			if (path.p[i] != '/' || !n || room[n - 1] != '/')
+				room[n++] = path.p[i];
+		path = (struct http_slice){ room, n };
+	}
 	if (path.n > 7 && !memcmp(path.p, "/v1/v1/", 7)) {
 		path.p += 3;
 		path.n -= 3;
@@ -73,7 +84,8 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 {
 	struct http_slice coded = http_field(h, "content-encoding");
 	int key;
-	char allow[sizeof p->allow] = "";
+	char allow[sizeof p->allow] = "", room[PATH_ROOM];
+	struct http_slice path = meant(h->path, room);
 	enum error_shape shape = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13) ? SHAPE_ANTHROPIC :
 	                                                                                     SHAPE_OPENAI;
 
@@ -85,7 +97,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		return &preflight;
 
 	for (const struct route *r = routes; r->path; r++) {
-		if (!path_matches(r, meant(h->path)))
+		if (!path_matches(r, path))
 			continue;
 		shape = r->shape;
 		if (!takes(r, h)) {
@@ -318,7 +330,8 @@ static void guarded(struct exchange *x, void (*fn)(struct exchange *x))
 void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
 	struct exchange *x = take_exchange(c->srv);
-	struct http_slice rest = meant(c->http.path);
+	char room[PATH_ROOM];
+	struct http_slice rest = meant(c->http.path, room);
 
 	x->conn = c;
 	c->x = x;

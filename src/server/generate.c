@@ -82,7 +82,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	if (g->x && atomic_load(&g->x->gone))
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
-	if (!g->fam->any_length && longest && n / 3 / longest > (size_t)d->ctx_max)
+	if (!g->fam->any_length && !g->cuts && longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(g, p, "more than ", n / 3 / longest);
 	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
 	if (r)

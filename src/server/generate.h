@@ -115,6 +115,7 @@ struct generation {
 	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_open, lead_end, lead_then;
 	bool led;
+	bool cuts;               /* a prompt that is too long is cut by the family, not refused */
 	bool want_row;           /* request_row of each choice is looked at */
 	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
 	bool thinking;           /* the prompt ends inside a thought */

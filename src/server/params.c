@@ -37,7 +37,7 @@ const struct field params_fields[] = {
 	/* of other servers */
 	SYNONYM("max_new_tokens", "max_tokens"),
 	SYNONYM("num_predict", "max_tokens"),
-	SYNONYM("repeat_last_n", "repetition_context_size"),
+	{ "repeat_last_n" },
 	/* harmless: they change no token */
 	{ "user" },
 	{ "metadata" },
@@ -300,7 +300,7 @@ static int read_number(const struct json *body, const char *name, double min, do
 static int read_sampling(struct params *a, const struct json *body, struct problem *p)
 {
 	struct sampler_params *s = &a->sampling;
-	int64_t top_k = s->top_k, seed = 0, min_tokens = 0, context = s->repetition_context;
+	int64_t top_k = s->top_k, seed = 0, min_tokens = 0, context = s->repetition_context, last_n = -2;
 	int r;
 
 	if ((r = read_number(body, "temperature", 0, 100, &s->temperature, p)) ||
@@ -311,8 +311,15 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	    (r = read_number(body, "frequency_penalty", -2, 2, &s->frequency_penalty, p)) ||
 	    (r = field_int(body, "top_k", -1, INT32_MAX, &top_k, p)) ||
 	    (r = field_int(body, "seed", INT64_MIN, INT64_MAX, &seed, p)) ||
-	    (r = field_int(body, "repetition_context_size", 0, INT32_MAX, &context, p)) ||
+	    (r = field_int(body, "repeat_last_n", -1, INT32_MAX, &last_n, p)) ||
 	    (r = field_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, p)))
+		return r;
+	/* Where this name comes from, 0 is no penalty of any kind, and -1 looks at all that came before. */
+	if (last_n == 0)
+		s->repetition_penalty = 1, s->presence_penalty = s->frequency_penalty = 0;
+	else if (last_n > -2)
+		context = last_n > 0 ? last_n : 0;
+	if ((r = field_int(body, "repetition_context_size", 0, INT32_MAX, &context, p)))
 		return r;
 	/* 0 is allowed by the API and keeps the likeliest token alone, as this does. */
 	if (s->top_p <= 0)
@@ -367,7 +374,7 @@ static int check_names(const struct json *body, struct problem *p)
 int params_max_tokens(struct params *a, const struct json *body, const char *name, struct problem *p)
 {
 	int64_t n = -1;
-	int r = field_int(body, name, -1, INT32_MAX, &n, p);
+	int r = field_int(body, name, -2, INT32_MAX, &n, p); /* llama-server's -2: until the context is full */
 
 	if (!r && n >= 0)
 		a->max_tokens = n;

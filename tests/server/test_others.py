@@ -18,10 +18,11 @@ def lines(r):
 
 class Paths(SharedStub):
     def test_meant(self):
-        for path in ("/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"):
+        for path in ("/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions", "//v1/chat/completions", "/v1//chat/completions",
+                     "//v1//v1///chat/completions//"):
             r = self.s.post(path, user("ab", max_tokens=2))
             self.assertEqual((r.status, r.json()["choices"][0]["message"]["content"]), (200, "abab"), path)
-        for path in ("/models", "/v1/models/", "/v1/v1/models", "/v1/v1/models/stub"):
+        for path in ("/models", "/v1/models/", "/v1/v1/models", "/v1/v1/models/stub", "//v1/models//stub", "//api/tags"):
             self.assertEqual(self.s.ask("GET", path).status, 200, path)
         for path in ("/messages", "/v1/v1/messages", "/v1/v1/messages/count_tokens/"):
             self.assertEqual(self.s.post(path, user("ab", max_tokens=2)).status, 200, path)
@@ -30,6 +31,55 @@ class Paths(SharedStub):
         r = self.s.post("/v2/chat", {})
         self.assertEqual(r.status, 404)
         self.assertIn("/v1/", r.error()["message"])
+
+
+class Wishes(SharedStub):
+    """Fields that have another meaning where their name comes from, in every API of it."""
+    def test_fields_of_others(self):
+        chat = lambda o: self.s.post("/api/chat", user("ab", stream=False, options=dict({"num_predict": 2}, **o)))
+        generate = lambda o: self.s.post("/api/generate", {"prompt": "ab", "stream": False, "options": dict({"num_predict": 2}, **o)})
+        openai = lambda o: self.s.post(CHAT, user("ab", **dict({"max_tokens": 2}, **o)))
+        native = lambda o: self.s.post("/completion", dict({"prompt": "ab", "n_predict": 2}, **o))
+        for ask in (chat, generate, openai, native):
+            for good in (-1, 0, 64, None):
+                self.assertEqual(ask({"repeat_last_n": good, "repeat_penalty": 1.8}).status, 200, good)
+            for bad in (-2, "x", 0.5):
+                r = ask({"repeat_last_n": bad})
+                self.assertEqual((r.status, "repeat_last_n" in r.text()), (400, True))
+        for ask in (chat, generate):
+            self.assertEqual(ask({"num_predict": -2}).status, 200)
+            self.assertEqual(ask({"num_predict": -3}).status, 400)
+        self.assertEqual(native({"n_predict": -2}).status, 200)
+
+    def test_formats_of_ollama(self):
+        for path, body in (("/api/chat", user("ab")), ("/api/generate", {"prompt": "ab"})):
+            for stream in (False, True):
+                body = dict(body, stream=stream, options={"num_predict": 2})
+                for good in (None, "", "json", {"type": "object"}):
+                    self.assertEqual(self.s.post(path, dict(body, format=good)).status, 200, good)
+                for bad in ("xml", "JSON", '{"type":"object"}', [], ["json"], 5, True):
+                    r = self.s.post(path, dict(body, format=bad))
+                    self.assertEqual((r.status, "format" in r.json()["error"]), (400, True), bad)
+                for bad in (5, [], {}):
+                    r = self.s.post(path, dict(body, think=bad))
+                    self.assertEqual((r.status, "think" in r.json()["error"]), (400, True), bad)
+
+    def test_members_without_a_value(self):
+        """Strict decoders take a block of text without citations, and not one where they are null."""
+        for stream in (False, True):
+            self.assertNotIn("citations", self.s.post("/v1/messages", user("ab", max_tokens=2, stream=stream)).text())
+
+    def test_embed_cuts(self):
+        s = stub(ctx=1000)
+        self.addCleanup(s.close)
+        long = "ab" * 3000
+        r = s.post("/api/embed", {"input": [long, "c"]})
+        self.assertEqual((r.status, len(r.json()["embeddings"])), (200, 2), r.text()[:200])
+        self.assertNotIn("x-weft-warning", r.headers)
+        self.assertEqual(r.json()["embeddings"][1], s.post("/api/embed", {"input": "c"}).json()["embeddings"][0])
+        self.assertEqual(s.post("/api/embed", {"input": long, "truncate": False}).status, 400)
+        self.assertEqual(s.post("/api/embed", {"input": "c", "truncate": 5}).status, 400)
+        self.assertEqual(s.post("/v1/embeddings", {"input": long}).status, 400)
 
 
 class Responses(SharedStub):
