@@ -340,7 +340,9 @@ struct config_case {
 
 static const struct config_case config_cases[] = {
 	{ &tiny, "\"qwen3_5\"", "\"qwen4_exp\"", E_UNSUPPORTED, "config.json|qwen4_exp|not Qwen3.5's" },
-	{ &tiny, "\"qwen3_5\"", "\"bert\"", E_UNSUPPORTED, "config.json|\"bert\"|known: qwen3_5,|qwen3_moe" },
+	{ &tiny, "\"qwen3_5\"", "\"bert\"", E_UNSUPPORTED,
+	  "config.json|\"bert\"|an encoder, which makes vectors of a text" },
+	{ &tiny, "\"qwen3_5\"", "\"qwen3_55\"", E_UNSUPPORTED, "config.json|\"qwen3_55\"|nearest|docs/models.md" },
 	{ &tiny, "\"model_type\"", "\"kind\"", E_MISSING, "config.json: model_type: missing" },
 	{ &tiny, "\"hidden_size\":64,", "", E_MISSING, "config.json: text_config.hidden_size: missing" },
 	{ &tiny, "\"hidden_size\":64,", "\"hidden_size\":null,", E_MISSING, "text_config.hidden_size: missing" },
@@ -362,8 +364,8 @@ static const struct config_case config_cases[] = {
 	  "output_gate_type: \"tanh\"|sigmoid" },
 	{ &tiny, "\"hidden_act\":\"silu\"", "\"attn_output_gate\":false", E_UNSUPPORTED, "attn_output_gate" },
 	{ &tiny, "\"rope_theta\":1e7,", "", E_MISSING, "rope_theta: missing" },
-	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"dynamic\"", E_UNSUPPORTED,
-	  "rope_parameters.rope_type \"dynamic\"" },
+	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"spiral\"", E_UNSUPPORTED,
+	  "rope_parameters.rope_type \"spiral\"" },
 	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"longrope\"", E_UNSUPPORTED, "rope_type \"longrope\"" },
 	{ &tiny, "\"rope_type\":\"default\"", "\"rope_type\":\"yarn\"", E_MISSING, "rope_parameters.factor: missing" },
 	{ &tiny, "\"partial_rotary_factor\":0.25", "\"partial_rotary_factor\":0.04", E_FORMAT,
