@@ -154,11 +154,21 @@ static int check(const char *root, const char *name, const char *file, int *done
 	return !(most <= tolerance);
 }
 
+/* Models of 1 and 2 bits that are not read yet: formats of their own, or containers of mlx. */
+static bool is_pending(const char *name)
+{
+	return !strncmp(name, "bonsai_mlx_", 11) || !strcmp(name, "bonsai_tied/q2_0");
+}
+
 /* FILE of a golden FILE.safetensors, which may have its model in parts. */
 static int check_golden(const char *root, const char *name, int *done)
 {
 	char path[8192], file[4096];
 
+	if (is_pending(name)) {
+		printf("not read yet: %s\n", name);
+		return 0;
+	}
 	snprintf(file, sizeof file, "%s", name);
 	snprintf(path, sizeof path, "%s/%s.gguf", root, name);
 	if (!file_exists(path))
