@@ -370,7 +370,8 @@ static int unknown(const struct command *c, const char *word, struct err *err)
 	size_t len = strcspn(bare, "=");
 	int n = 0;
 	char *plain = xstrndup(bare, len);
-	const struct option *tuning = tuned(c, bare, &hint);
+	const char *value;
+	const struct option *tuning = tuned(c, bare, &value);
 
 	for (int i = 0; i < n_options; i++)
 		if (option_is_of(&option_table[i], c->bit))
@@ -471,7 +472,7 @@ static int set_from_environment(const struct command *c, struct options *o, stru
 		size_t n = strlen(name);
 		int rc;
 
-		if (!option_is_of(op, c->bit) || op->kind == K_HELP || !strcmp(op->name, "model"))
+		if (!(op->commands & c->bit) || op->kind == K_HELP || !strcmp(op->name, "model"))
 			continue;
 		for (const char *p = op->name; *p && n + 1 < sizeof name; p++)
 			name[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);

@@ -182,6 +182,11 @@ static void test_tune(void **state)
 	assert_int_equal(o.answer_reserve, 6);
 	options_fini(&o);
 	unsetenv("WEFT_TUNE");
+	setenv("WEFT_ANSWER_RESERVE", "7", 1);
+	assert_int_equal(parse("serve", &o, &err, NULL), 0);
+	assert_int_equal(o.answer_reserve, 7);
+	options_fini(&o);
+	unsetenv("WEFT_ANSWER_RESERVE");
 	unlink(path);
 }
 

@@ -1,6 +1,6 @@
 /* fake_cuda.c - a libcuda.so.1 for tests: the calls of backend/cuda/cuda.c over the first OpenCL device, so that the host code for
  * CUDA runs where no NVIDIA device is.  A module is told by the first line of its PTX, and a kernel's parameters by its PTX:
- * two 64-bit words are memory and a place in it, 32 bits a number.  Addresses are of no memory; whoever follows one crashes. */
+ * two 64-bit words are memory and a place in it, 32 bits a number.  They are no addresses: a program that reads through one crashes. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -28,7 +28,7 @@ enum {
 	JIT_ERROR_LOG_BYTES = 6,
 };
 
-/* It indents each line further than the last. */
+/* clang-format would indent each line of this list further than the last. */
 /* clang-format off */
 #define CALLS(X) \
 	X(cuInit, (unsigned)) \

@@ -33,7 +33,7 @@ enum {
 	OUT_OF_RESOURCES = -5,
 };
 
-/* It indents each line further than the last. */
+/* clang-format would indent each line of this list further than the last. */
 /* clang-format off */
 #define CALLS(X) \
 	X(cl_int, clGetPlatformIDs, (cl_uint, cl_platform *, cl_uint *)) \
@@ -111,7 +111,7 @@ static int ocl_alloc(struct device *d, struct dmem *m, size_t bytes, struct err 
 	cl_mem b = o->clCreateBuffer(o->context, 1, bytes ? bytes : 1, NULL, &e);
 	uint8_t zero = 0;
 
-	/* Implementations give memory when it is first touched; by then nobody would understand the error. */
+	/* Implementations give memory when it is first touched; an error would come too late to say which allocation failed. */
 	if (!e && (e = o->clEnqueueFillBuffer(o->queue, b, &zero, 1, 0, 1, 0, NULL, NULL)))
 		o->clReleaseMemObject(b);
 	if (e)
