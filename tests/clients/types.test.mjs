@@ -13,9 +13,9 @@ const file = join(dirname(fileURLToPath(import.meta.url)), 'replies.ts'); // whe
 const head = `import type OpenAI from 'openai';
 import type Anthropic from '@anthropic-ai/sdk';
 type Plain = string | number | boolean | null | undefined;
-// output_text is made by the client itself.
+// output_text is made by the client itself.  Text without citations has none: strict decoders (the AI SDK) refuse null.
 type Open<T> = T extends Plain ? T : T extends (infer E)[] ? Open<E>[] :
-	T extends object ? { [K in keyof T as K extends 'output_text' ? never : K]: Open<T[K]> } & { [more: string]: unknown } : T;
+	T extends object ? { [K in keyof T as K extends 'output_text' | 'citations' ? never : K]: Open<T[K]> } & { [more: string]: unknown } : T;
 // The types of the oldest endpoint leave out where OpenAI's own service says null: the reason of a part that is not the last,
 // figures of a token that has none before it.
 type Null<T> = T extends Plain ? T | null : T extends (infer E)[] ? (Null<E> | null)[] : { [K in keyof T]: Null<T[K]> | null };
