@@ -10,6 +10,7 @@ answer that a cold server gives.  Prints a line for each with how often it was t
 Chaos of many clients against a cold lone server is soak.py's, odd values in every field and damaged model folders odd.py's.
 """
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -27,7 +28,7 @@ import time
 from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, Gone, Server, sanitized
 
 QUICK = os.environ.get("WEFT_TEST_QUICK")
-LOOP_MAX = 0.02         # seconds of processor of one turn of the loop
+LOOP_MAX = 10 << 20      # bytes: a turn of the loop takes no more processor than hashing these, 20 to 50 ms on a Zen 4
 GIVEN_BACK = 32         # MB of resident memory that may be left of a whole round
 
 EXPLODES = "^(a|b)*a(a|b){20}$"
@@ -35,6 +36,16 @@ EXPLODES = "^(a|b)*a(a|b){20}$"
 
 def tools(n, parameters):
     return [{"type": "function", "function": {"name": "tool_%d" % i, "parameters": parameters}} for i in range(n)]
+
+
+def hashing(n):
+    """Seconds of processor that hashing n bytes takes here and now: another program on the same core makes it twice as long."""
+    piece, slowest = bytes(1 << 20), 0
+    for _ in range(16):
+        began = time.thread_time()
+        hashlib.sha256(piece).digest()
+        slowest = max(slowest, time.thread_time() - began)
+    return slowest * n / len(piece)
 
 
 def chat(content="hi", **more):
@@ -387,14 +398,17 @@ class Attack:
         s.alive()
         self.beside(s, self.framing)
         before = s.beyond_budgets()     # by now the weights are in memory, and a stream has run
+        paces = []
         for what in (self.bombs, self.large, self.flood, self.leaving):
             self.beside(s, what)
+            paces.append(hashing(LOOP_MAX))
         s.until("nothing is left running", requests_running=0, requests_waiting=0, prep_running=0)
         m = s.metrics()
-        longest = m["weft_loop_longest_cpu_seconds"]
-        print("longest turn of the loop: %.1f ms of processor, %.1f ms by the clock" % (1e3 * longest, 1e3 * m["weft_loop_longest_seconds"]))
+        longest, bound = m["weft_loop_longest_cpu_seconds"], max(paces + [hashing(LOOP_MAX)])
+        print("longest turn of the loop: %.1f ms of processor (%.1f allowed), %.1f ms by the clock" % (
+            1e3 * longest, 1e3 * bound, 1e3 * m["weft_loop_longest_seconds"]))
         if not sanitized(self.args.weft):
-            assert longest < LOOP_MAX, "a turn of the loop took %.1f ms of processor" % (1e3 * longest)
+            assert longest < bound, "a turn of the loop took %.1f ms of processor" % (1e3 * longest)
             self.memory(s, before)
         s.close()
         with tempfile.NamedTemporaryFile("w") as keys:
