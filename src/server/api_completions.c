@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "base/utf8.h"
 #include "server/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -197,33 +198,73 @@ static void comma(struct buf *b)
 		buf_putc(b, ',');
 }
 
-static void put_tops(const struct generation *g, const struct event *ev, int most, struct buf *out)
+/* Do a and b stand for the same bytes? */
+static bool spelled_alike(const struct tokenizer *t, int32_t a, int32_t b)
 {
-	buf_putc(out, '{');
-	for (int i = 0; i < ev->pick.n_top && i < most; i++) {
-		if (i)
-			buf_putc(out, ',');
-		put_token(g->served, ev->pick.top[i].token, out);
-		buf_putc(out, ':');
-		put_logprob(out, ev->pick.top[i].logprob);
+	size_t n_a = 0, n_b = 0;
+	const char *p_a = tokenizer_token_bytes(t, a, &n_a), *p_b = tokenizer_token_bytes(t, b, &n_b);
+
+	return n_a == n_b && (!n_a || !memcmp(p_a, p_b, n_a));
+}
+
+/* The token's text; of one that is no text of its own, since it ends or begins inside of a character, its bytes in the
+ * API's form: bytes:\xf0\x9f. */
+static void put_spelling(const struct tokenizer *t, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *p = tokenizer_token_bytes(t, id, &n);
+	struct buf b;
+
+	if (!p || utf8_valid(p, n) == n) {
+		json_put_str(out, p ? p : "", p ? n : 0);
+		return;
 	}
-	buf_putc(out, '}');
+	buf_init(&b);
+	buf_puts(&b, "bytes:");
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&b, p[i] >= 0x20 && p[i] < 0x7f ? "%c" : "\\x%02x", (unsigned char)p[i]);
+	json_put_str(out, b.p, b.n);
+	buf_fini(&b);
+}
+
+/* The name of a token among the first n alternatives of ev: its spelling, unless a likelier one has that too; then
+ * token_id:N.  So no key of an object stands there twice, and a token is found under its own name. */
+static void put_name(const struct generation *g, const struct event *ev, int n, int32_t id, struct buf *out)
+{
+	const struct tokenizer *t = g->served->tokenizer;
+
+	for (int i = 0; i < n && ev->pick.top[i].token != id; i++)
+		if (spelled_alike(t, ev->pick.top[i].token, id)) {
+			buf_printf(out, "\"token_id:%d\"", id);
+			return;
+		}
+	put_spelling(t, id, out);
 }
 
 /* A token and its logarithms; ev NULL: of the prompt's first, which follows nothing and so has none. */
 static void put_logprobs(const struct generation *g, struct choice *c, int32_t token, const struct event *ev)
 {
+	int most = g->params.top_logprobs, n = ev ? ev->pick.n_top < most ? ev->pick.n_top : most : 0;
+	struct buf *tops = &c->logprobs[TOP_LOGPROBS];
+
 	for (int i = 0; i < 4; i++)
 		comma(&c->logprobs[i]);
-	put_token(g->served, token, &c->logprobs[TOKENS]);
+	put_name(g, ev, n, token, &c->logprobs[TOKENS]);
 	buf_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->text_at);
-	if (ev) {
-		put_logprob(&c->logprobs[TOKEN_LOGPROBS], ev->pick.logprob);
-		put_tops(g, ev, g->params.top_logprobs, &c->logprobs[TOP_LOGPROBS]);
-	} else {
+	if (!ev) {
 		buf_puts(&c->logprobs[TOKEN_LOGPROBS], "null");
-		buf_puts(&c->logprobs[TOP_LOGPROBS], "null");
+		buf_puts(tops, "null");
+		return;
 	}
+	put_logprob(&c->logprobs[TOKEN_LOGPROBS], ev->pick.logprob);
+	buf_putc(tops, '{');
+	for (int i = 0; i < n; i++) {
+		buf_puts(tops, i ? "," : "");
+		put_name(g, ev, n, ev->pick.top[i].token, tops);
+		buf_putc(tops, ':');
+		put_logprob(tops, ev->pick.top[i].logprob);
+	}
+	buf_putc(tops, '}');
 }
 
 /* An element of vLLM's prompt_logprobs: the token and its alternatives, by id. */

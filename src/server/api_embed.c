@@ -34,7 +34,8 @@ static const struct field ollama_fields[] = {
 
 struct embedding {
 	int dimensions; /* 0: all */
-	bool cut;       /* a text that is too long, to its beginning */
+	bool ollama;
+	bool cut; /* a text that is too long, to its beginning */
 	bool base64;
 };
 
@@ -70,6 +71,15 @@ static struct json *body_of(const struct json *body)
 	return j;
 }
 
+/* Clients of ollama have a model loaded by a request that asks nothing of it. */
+static bool asks_nothing(const struct json *input)
+{
+	size_t n = 0;
+
+	return json_kind(input) == JSON_NULL || (json_kind(input) == JSON_ARRAY && !json_len(input)) ||
+	       (json_str(input, &n) && !n);
+}
+
 static int read_input(struct generation *g, const struct json *body, struct problem *p)
 {
 	struct embedding *own = g->own;
@@ -93,6 +103,8 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 	a->ignore_eos = true;
 	g->want_row = true;
 	g->cuts = own->cut;
+	if (own->ollama && asks_nothing(json_get(body, "input")))
+		return 0;
 	r = prompts_read(g, json_get(body, "input"), "input", TOKENIZE_AROUND, p);
 	for (int i = 0; own->cut && !r && i < g->n_prompt; i++)
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
@@ -109,8 +121,8 @@ static int read_fields(struct generation *g, const char *bytes, size_t n, const 
 
 	if (!body)
 		return p->status;
-	own->cut = fields == ollama_fields;
-	if (!own->cut || !(r = field_bool(body, "truncate", &own->cut, p)))
+	own->ollama = own->cut = fields == ollama_fields;
+	if (!own->ollama || !(r = field_bool(body, "truncate", &own->cut, p)))
 		r = read_input(g, body, p);
 	json_free(body);
 	return r;
@@ -208,11 +220,14 @@ static void whole_ollama(struct generation *g, struct buf *out)
 	           (long long)(clock_monotonic_ns() - g->x->t_begin), generation_usage(g).prompt);
 }
 
-/* The older of ollama's two: one text, one vector. */
+/* The older of ollama's two: one text, one vector, which has no numbers where there is no text. */
 static void whole_one(struct generation *g, struct buf *out)
 {
 	buf_puts(out, "{\"embedding\":");
-	put_vector(g, &g->choice[0], out);
+	if (g->n_choice)
+		put_vector(g, &g->choice[0], out);
+	else
+		buf_puts(out, "[]");
 	buf_puts(out, "}\n");
 }
 
@@ -241,10 +256,26 @@ static void prep_ollama_one(struct exchange *x)
 	generation_prep(x, &ollama_embeddings_family);
 }
 
-#define API(step)                                                                                          \
-	{                                                                                                  \
-		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                                     \
+/* A request without a text is answered at once: the model is loaded. */
+static void ready(struct exchange *x)
+{
+	struct generation *g = x->work;
+	struct buf b;
+
+	if (g->n_prompt) {
+		generation_ready(x);
+		return;
+	}
+	buf_init(&b);
+	g->fam->whole(g, &b);
+	generation_reply(g, &b);
+	buf_fini(&b);
+}
+
+#define API(step)                                                                               \
+	{                                                                                       \
+		.prep = step, .ready = ready, .wake = generation_wake, .drop = generation_drop, \
+		.abandon = generation_abandon, .stop = generation_stop                          \
 	}
 const struct api embeddings_api = API(prep);
 const struct api ollama_embed_api = API(prep_ollama);

@@ -169,7 +169,7 @@ static void one_token(struct request *r)
 		id = r->answer.n ? r->answer.id[r->n_own++] : r->prompt[r->n_own++ % r->n_prompt];
 	ev.token = ev.pick.token = id;
 	for (int i = 0; i < r->n_top; i++) {
-		ev.pick.top[i].token = id;
+		ev.pick.top[i].token = (id + i) % tokenizer_size(r->e->tok);
 		ev.pick.top[i].logprob = -0.5f - (float)i;
 	}
 	buf_init(&text);

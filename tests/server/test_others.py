@@ -5,9 +5,10 @@ import json
 import math
 import struct
 import sys
+import tempfile
 import unittest
 
-from serverkit import CHAT, COMPLETIONS, SharedStub, stub, user
+from serverkit import CHAT, COMPLETIONS, Server, SharedStub, stub, user
 
 RESPONSES = "/v1/responses"
 
@@ -80,6 +81,22 @@ class Wishes(SharedStub):
         self.assertEqual(s.post("/api/embed", {"input": long, "truncate": False}).status, 400)
         self.assertEqual(s.post("/api/embed", {"input": "c", "truncate": 5}).status, 400)
         self.assertEqual(s.post("/v1/embeddings", {"input": long}).status, 400)
+
+
+    def test_embed_nothing(self):
+        """A request that asks nothing loads the model, as in ollama's chat and generate; OpenAI's API wants a text."""
+        for body in ({}, {"input": []}, {"input": ""}, {"input": None}, {"prompt": ""}, {"input": [], "truncate": False, "keep_alive": 0}):
+            r = self.s.post("/api/embed", body)
+            self.assertEqual((r.status, r.json().get("embeddings")), (200, []), body)
+            self.assertEqual(r.json()["model"], "stub")
+            r = self.s.post("/api/embeddings", body)
+            self.assertEqual((r.status, r.json()), (200, {"embedding": []}), body)
+        for path in ("/api/embed", "/api/embeddings"):
+            for bad in (5, {}, False, [[]], [None]):
+                self.assertEqual(self.s.post(path, {"input": bad}).status, 400, bad)
+            self.assertEqual(self.s.post(path, {"input": [], "model": "zork"}).status, 404)
+        for body in ({}, {"input": []}, {"input": ""}, {"input": None}):
+            self.assertEqual(self.s.post("/v1/embeddings", body).status, 400, body)
 
 
 class Responses(SharedStub):
@@ -181,6 +198,45 @@ class Prompts(SharedStub):
             self.assertEqual("".join(lp["tokens"]), "".join(p["text"] for p in parts))
             self.assertEqual("".join(lp["tokens"][:n]), "a b c d")
             self.assertEqual((usage["prompt_tokens"], usage["completion_tokens"]), (n, 3))
+
+    def names(self, server, ids, top, **more):
+        """tokens and top_logprobs of ids, said again, none of whose objects has a key twice."""
+        twice = []
+
+        def once(pairs):
+            twice.extend(k for i, (k, _) in enumerate(pairs) if k in [p for p, _ in pairs[:i]])
+            return dict(pairs)
+        r = server.post(COMPLETIONS, dict({"prompt": ids, "max_tokens": 1, "echo": True, "logprobs": top}, **more))
+        self.assertEqual(r.status, 200, r.text())
+        parts = [p[6:] for p in r.text().split("\n\n")[:-2]] if more.get("stream") else [r.text()]
+        parts = [json.loads(p, object_pairs_hook=once)["choices"][0]["logprobs"] for p in parts]
+        self.assertEqual(twice, [])
+        return [sum((p[k] for p in parts if p), []) for k in ("tokens", "top_logprobs")]
+
+    def test_names_of_tokens(self):
+        """Parts of characters, and tokens of one text, have names of their own; a token's name is that of its alternative."""
+        pieces = ["<unk>", "a", "<0x61>", "<0xF0>", "<0x9F>", "<0x0A>", "b", "<0x62>", "c", "d", "e", "f"]
+        vocab = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+                 "post_processor": None, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+                 "model": {"type": "Unigram", "unk_id": 0, "vocab": [[p, -1.0] for p in pieces], "byte_fallback": True}}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump(vocab, f)
+            f.flush()
+            s = Server([sys.argv[1], f.name, "{port_file}"])
+            self.addCleanup(s.close)
+            for stream in (False, True):
+                # The stub's alternatives are the token and the ids that follow it.
+                tokens, tops = self.names(s, [1, 2, 3, 4, 5, 6, 7, 1], 5, stream=stream)
+                self.assertEqual(tokens, ["a", "a", "bytes:\\xf0", "bytes:\\x9f", "\n", "b", "b", "a", "a"])
+                self.assertEqual([list(t) for t in tops[1:4]], [["a", "bytes:\\xf0", "bytes:\\x9f", "\n", "b"],
+                                                                ["bytes:\\xf0", "bytes:\\x9f", "\n", "b", "token_id:7"],
+                                                                ["bytes:\\x9f", "\n", "b", "token_id:7", "c"]])
+                for token, top in zip(tokens[1:], tops[1:]):
+                    self.assertEqual(token, next(iter(top)))
+                self.assertEqual(self.names(s, [1, 2, 3], 0, stream=stream)[0], ["a", "a", "bytes:\\xf0", "a"])
+        for text in ("\U0001f600\U0001f600 \u00e9 \u0416", "ab"):
+            for stream in (False, True):
+                self.names(self.s, text, 20, stream=stream)
 
     def test_prompt_logprobs(self):
         r = self.s.post(COMPLETIONS, {"prompt": "a b c d", "max_tokens": 2, "prompt_logprobs": 1}).json()
