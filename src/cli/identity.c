@@ -228,16 +228,19 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 
 /* ---- all of it ---- */
 
-static int put_template(struct sha256 *h, const struct session *s, const struct options *o, struct err *err)
+static int put_templates(struct sha256 *h, const struct session *s, const struct options *o, struct err *err)
 {
-	struct err none = { 0 };
-	char *text;
+	struct store_templates own;
 
 	if (o->template_file)
 		return put_file(h, o->template_file, err);
-	text = store_chat_template(s->store, &none);
-	put_text(h, text);
-	free(text);
+	/* A session that needs them has read them before. */
+	(void)store_templates_read(s->store, &own, NULL);
+	if (!own.n)
+		put_text(h, NULL);
+	for (size_t i = 0; i < own.n; i++)
+		put_text(h, own.v[i].text);
+	store_templates_end(&own);
 	return 0;
 }
 
@@ -274,7 +277,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	if (!rc)
 		rc = put_document(&h, s->store, "tokenizer.json", false, err);
 	if (!rc)
-		rc = put_template(&h, s, o, err);
+		rc = put_templates(&h, s, o, err);
 	sha256_end(&h, out);
 	return rc;
 }

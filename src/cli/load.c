@@ -177,31 +177,38 @@ static char *special_token(const struct json *config, const char *key)
 	return p ? xstrndup(p, n) : NULL;
 }
 
+static int compile(struct template **out, const char *text, size_t n, const char *whose, const char *name,
+                   struct err *err)
+{
+	if (!template_open(out, text, n, NULL, err))
+		return 0;
+	return err_prefix(err, "%s: chat template%s%s", whose, name ? " " : "", name ? name : "");
+}
+
+/* The template of a file is for all requests; of those of the model, "tool_use" is for requests with tools. */
 static int open_template(struct session *s, const struct options *o, struct err *err)
 {
+	static const char for_tools[] = "tool_use";
+	struct store_templates own = { 0 };
+	const char *tools;
 	struct buf text;
-	char *own;
-	int rc = 0;
+	int rc;
 
-	buf_init(&text);
 	if (o->template_file) {
+		buf_init(&text);
 		rc = file_read(o->template_file, TEMPLATE_MAX, &text, err);
-	} else {
-		struct err none = { 0 };
-
-		own = store_chat_template(s->store, &none);
-		if (!own) {
-			buf_fini(&text);
-			if (none.code && err)
-				*err = none;
-			return none.code;
-		}
-		buf_puts(&text, own);
-		free(own);
+		if (!rc)
+			rc = compile(&s->tmpl, text.p, text.n, o->template_file, NULL, err);
+		buf_fini(&text);
+		return rc;
 	}
-	if (!rc && template_open(&s->tmpl, text.p, text.n, NULL, err))
-		rc = err_prefix(err, "%s: chat template", o->template_file ? o->template_file : s->store->name);
-	buf_fini(&text);
+	rc = store_templates_read(s->store, &own, err);
+	if (!rc && own.n)
+		rc = compile(&s->tmpl, own.v[0].text, strlen(own.v[0].text), s->store->name, NULL, err);
+	tools = store_templates_find(&own, for_tools);
+	if (!rc && tools && tools != own.v[0].text)
+		rc = compile(&s->tool_tmpl, tools, strlen(tools), s->store->name, for_tools, err);
+	store_templates_end(&own);
 	return rc;
 }
 
@@ -214,7 +221,8 @@ static int template_args(struct session *s, const struct options *o, struct err 
 
 	if (!o->template_args && o->think == THINK_DEFAULT)
 		return 0;
-	if (o->think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking"))
+	if (o->think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking") &&
+	    !(s->tool_tmpl && template_uses(s->tool_tmpl, "enable_thinking")))
 		log_warn("the chat template never looks at enable_thinking: --think changes nothing");
 	if (o->template_args) {
 		given = json_parse(o->template_args, strlen(o->template_args), 0, err);
@@ -586,6 +594,7 @@ void session_close(struct session *s)
 	if (s->be)
 		s->be->ops->close(s->be);
 	template_close(s->tmpl);
+	template_close(s->tool_tmpl);
 	json_free(s->template_args);
 	tokenizer_close(s->tok);
 	if (s->store)

@@ -36,6 +36,7 @@ struct session {
 	struct store *store;
 	struct tokenizer *tok;      /* NULL: the folder has none */
 	struct template *tmpl;      /* NULL: none */
+	struct template *tool_tmpl; /* of requests with tools, where the model has another for them; NULL: tmpl */
 	struct json *template_args; /* object of variables from the options, or NULL */
 	char *bos, *eos;            /* as the template wants them, or NULL */
 	int32_t eos_id[EOS_MAX];    /* ids that end an answer */

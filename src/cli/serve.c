@@ -100,6 +100,7 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 		.engine = s->engine,
 		.tokenizer = s->tok,
 		.tmpl = s->tmpl,
+		.tool_tmpl = s->tool_tmpl,
 		.name = n ? all : s->store->name,
 		.aliases = more ? all + n + 1 : NULL,
 		.any_model = o->any_model,

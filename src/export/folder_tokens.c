@@ -479,14 +479,67 @@ static void put_specials(struct tokens_made *t)
 
 /* ---- beside the tokenizer ---- */
 
-static void put_template(struct making *m)
+/* The key of a template that is not the default one: what is no letter or digit of its name becomes '_', as in llama.cpp's
+ * converter.  Appends it. */
+static void put_template_key(struct buf *key, const char *name)
 {
-	struct err err = { 0 };
-	char *text = store_chat_template(m->st, &err);
+	buf_puts(key, "tokenizer.chat_template.");
+	for (; *name; name++) {
+		bool plain = (*name >= '0' && *name <= '9') || (*name >= 'a' && *name <= 'z') ||
+		             (*name >= 'A' && *name <= 'Z');
 
-	if (text)
-		pair_text(&m->p, "tokenizer.chat_template", text, strlen(text));
-	free(text);
+		buf_putc(key, plain ? *name : '_');
+	}
+}
+
+/* Puts template i, which is not the first, and its name into the list of names; names that become one key are one template. */
+static bool put_named(struct making *m, const struct store_templates *t, size_t i, struct buf *names)
+{
+	struct buf key, other;
+	bool told = false;
+	uint64_t n;
+
+	buf_init(&key);
+	buf_init(&other);
+	put_template_key(&key, t->v[i].name);
+	for (size_t k = 1; k < i && !told; k++) {
+		buf_reset(&other);
+		put_template_key(&other, t->v[k].name);
+		told = !strcmp(key.p, other.p);
+	}
+	if (told || !*t->v[i].name) {
+		log_warn("%s: the chat template \"%s\" is left out: a GGUF file cannot tell its name from another",
+		         m->st->dir, t->v[i].name);
+		told = true;
+	} else {
+		pair_text(&m->p, key.p, t->v[i].text, strlen(t->v[i].text));
+		n = strlen(strrchr(key.p, '.') + 1);
+		buf_put(names, &n, sizeof n);
+		buf_put(names, strrchr(key.p, '.') + 1, n);
+	}
+	buf_fini(&other);
+	buf_fini(&key);
+	return !told;
+}
+
+/* Chat templates under the keys of llama.cpp's converter: the first under the plain one, the others under their names, with
+ * a list of these. */
+static void put_templates(struct making *m)
+{
+	struct store_templates t;
+	struct buf names;
+	uint64_t n = 0;
+
+	buf_init(&names);
+	m->code = store_templates_read(m->st, &t, m->err);
+	if (!m->code && t.n)
+		pair_text(&m->p, "tokenizer.chat_template", t.v[0].text, strlen(t.v[0].text));
+	for (size_t i = 1; i < t.n && !m->code; i++)
+		n += put_named(m, &t, i, &names);
+	if (n)
+		pair_list(&m->p, "tokenizer.chat_templates", GGUF_STRING, n, names.p, names.n);
+	store_templates_end(&t);
+	buf_fini(&names);
 }
 
 static void put_sampling(struct making *m)
@@ -635,6 +688,6 @@ void making_tokens(struct making *m, int64_t vocabulary)
 	buf_fini(&text);
 	if (m->code)
 		return;
-	put_template(m);
+	put_templates(m);
 	put_sampling(m);
 }

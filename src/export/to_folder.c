@@ -247,6 +247,37 @@ static int write_config(const struct plan *p, const char *dir, struct err *err)
 	return rc;
 }
 
+/* The document under its own name, where the model has it. */
+static int write_document(const struct plan *p, const char *dir, const char *name, struct err *err)
+{
+	struct buf text;
+	int rc;
+
+	buf_init(&text);
+	rc = store_document(p->st, name, &text, err);
+	rc = rc == E_MISSING ? 0 : rc ? rc : write_text(dir, name, &text, err);
+	buf_fini(&text);
+	return rc;
+}
+
+/* Chat templates with names, beside the default one. */
+static int write_templates(const struct plan *p, const char *dir, struct err *err)
+{
+	static const char folder[] = "additional_chat_templates";
+	const char *const *name;
+	struct buf path;
+	int rc = store_list(p->st, folder, &name, err);
+
+	buf_init(&path);
+	buf_printf(&path, "%s/%s", dir, folder);
+	if (!rc && *name && mkdir(path.p, 0777) && errno != EEXIST)
+		rc = err_set(err, E_IO, "%s: cannot be made: %s", path.p, strerror(errno));
+	for (; !rc && *name; name++)
+		rc = write_document(p, dir, *name, err);
+	buf_fini(&path);
+	return rc;
+}
+
 static int write_documents(const struct plan *p, const char *dir, struct err *err)
 {
 	static const char *const names[] = {
@@ -256,15 +287,9 @@ static int write_documents(const struct plan *p, const char *dir, struct err *er
 	};
 	int rc = write_config(p, dir, err);
 
-	for (size_t i = 0; i < sizeof names / sizeof *names && !rc; i++) {
-		struct buf text;
-
-		buf_init(&text);
-		rc = store_document(p->st, names[i], &text, err);
-		rc = rc == E_MISSING ? 0 : rc ? rc : write_text(dir, names[i], &text, err);
-		buf_fini(&text);
-	}
-	return rc;
+	for (size_t i = 0; i < sizeof names / sizeof *names && !rc; i++)
+		rc = write_document(p, dir, names[i], err);
+	return rc ? rc : write_templates(p, dir, err);
 }
 
 /* ---- all of it ---- */

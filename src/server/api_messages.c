@@ -100,6 +100,7 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 	static const struct field in_thinking[] = { { "type" }, { "budget_tokens" }, { "display" }, { NULL } };
 	static const struct field in_output[] = { { "effort" }, { "format" }, IGNORED("task_budget", ""), { NULL } };
 	static const struct field *const thinking[] = { in_thinking, NULL }, *const output[] = { in_output, NULL };
+	const struct template *t = chat_template(g, c);
 	const struct json *v, *o, *effort, *display;
 	const char *s;
 	size_t n;
@@ -124,8 +125,7 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 			c->think = *s == 'e';
 		if ((r = field_int(v, "budget_tokens", 0, INT32_MAX, &c->budget, p)))
 			return r;
-		if (c->think == 1 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
-		    !speech_thinks(g->served->tmpl)) {
+		if (c->think == 1 && t && !template_uses(t, "enable_thinking") && !speech_thinks(t)) {
 			warnings_add(&g->params.warnings.ignored, NULL, "thinking");
 			c->think = -1;
 			c->budget = -1;
@@ -140,10 +140,24 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 	return 0;
 }
 
+static int read_tools(struct generation *g, struct chat *c, struct problem *p)
+{
+	const struct json *tools;
+	struct buf b;
+	int r = field_value(g->body, "tools", JSON_ARRAY, &tools, p);
+
+	if (r || !json_len(tools))
+		return r;
+	buf_init(&b);
+	if (!(r = tools_of_messages(tools, &g->params.warnings, &b, p)))
+		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	return r;
+}
+
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 {
-	const struct json *body = g->body, *tools, *v;
-	struct buf b;
+	const struct json *body = g->body, *v;
 	const char *s;
 	size_t n;
 	int r;
@@ -151,9 +165,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	c->effort_field = "output_config.effort";
 	c->budget_field = "thinking.budget_tokens";
 	if ((r = params_read(&g->params, body, g->served, p)) ||
-	    (r = params_stop(&g->params, body, "stop_sequences", p)) ||
-	    (r = field_value(body, "tools", JSON_ARRAY, &tools, p)) || (r = read_choice(g, c, body, p)) ||
-	    (r = read_thinking(g, c, body, p)) ||
+	    (r = params_stop(&g->params, body, "stop_sequences", p)) || (r = read_tools(g, c, p)) ||
+	    (r = read_choice(g, c, body, p)) || (r = read_thinking(g, c, body, p)) ||
 	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
 	    (r = anthropic_messages(body, &c->messages, &g->images, p)))
@@ -161,11 +174,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	v = json_get(body, "messages");
 	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
 	c->go_on = s && !strcmp(s, "assistant");
-	buf_init(&b);
-	if (json_len(tools) && !(r = tools_of_messages(tools, &g->params.warnings, &b, p)))
-		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	return r;
+	return 0;
 }
 
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)

@@ -514,7 +514,7 @@ const struct api ollama_generate_api = API(prep_generate);
 static void put_capabilities(const struct served *d, struct buf *b)
 {
 	buf_puts(b, "[\"completion\"");
-	if (d->tmpl && template_uses(d->tmpl, "tools"))
+	if (d->tmpl && template_uses(served_template(d, true), "tools"))
 		buf_puts(b, ",\"tools\"");
 	if (d->tmpl && speech_thinks(d->tmpl))
 		buf_puts(b, ",\"thinking\"");

@@ -267,10 +267,10 @@ static void put_special(struct buf *b, const char *token, const char *none)
 		buf_puts(b, none);
 }
 
-static void put_template(struct buf *b, const struct served *d, const char *none)
+static void put_template(struct buf *b, const struct template *t, const char *none)
 {
 	size_t n = 0;
-	const char *text = d->tmpl ? template_text(d->tmpl, &n) : NULL;
+	const char *text = t ? template_text(t, &n) : NULL;
 
 	if (text)
 		json_put_str(b, text, n);
@@ -298,7 +298,11 @@ static void put_llama_members(struct buf *b, const struct server *s)
 	json_put_cstr(b, d->name);
 	buf_printf(b, ",\"modalities\":{\"vision\":%s,\"audio\":false},\"infill\":%s,\"chat_template\":",
 	           d->sight ? "true" : "false", fim_known(d->tokenizer) ? "true" : "false");
-	put_template(b, d, "\"\"");
+	put_template(b, d->tmpl, "\"\"");
+	if (d->tool_tmpl) {
+		buf_puts(b, ",\"chat_template_tool_use\":");
+		put_template(b, d->tool_tmpl, "\"\"");
+	}
 	buf_puts(b, ",\"bos_token\":");
 	put_special(b, d->bos_token, "\"\"");
 	buf_puts(b, ",\"eos_token\":");
@@ -308,7 +312,8 @@ static void put_llama_members(struct buf *b, const struct server *s)
 static void props(struct exchange *x)
 {
 	const struct served *d = &x->srv->served;
-	const struct dialect *dialect = d->tmpl ? dialect_taught(d->tmpl) : NULL;
+	const struct template *with_tools = served_template(d, true);
+	const struct dialect *dialect = with_tools ? dialect_taught(with_tools) : NULL;
 	const struct sampler_params *s = &d->sampling;
 	const struct server_opts *o = &x->srv->opts;
 	struct buf b;
@@ -318,10 +323,10 @@ static void props(struct exchange *x)
 	json_put_cstr(&b, d->name);
 	buf_printf(&b, ",\"context\":%d,\"vocabulary\":%d,\"max_tokens\":%d,\"chat\":%s,\"tools\":", d->ctx_max,
 	           d->vocab, d->max_tokens, d->tmpl ? "true" : "false");
-	if (dialect && template_uses(d->tmpl, "tools"))
+	if (dialect && template_uses(with_tools, "tools"))
 		json_put_cstr(&b, dialect->name);
 	else
-		buf_puts(&b, d->tmpl && template_uses(d->tmpl, "tools") ? "true" : "false");
+		buf_puts(&b, with_tools && template_uses(with_tools, "tools") ? "true" : "false");
 	buf_printf(&b, ",\"thinking\":%s,\"strict\":%s,\"sampling\":{\"temperature\":",
 	           d->tmpl && template_uses(d->tmpl, "enable_thinking") ? "\"by request\"" :
 	           d->tmpl && speech_thinks(d->tmpl)                    ? "\"always\"" :
@@ -362,7 +367,7 @@ static void tokenizer_info(struct exchange *x)
 	buf_puts(&b, ",\"eos_token\":");
 	put_special(&b, d->eos_token, "null");
 	buf_puts(&b, ",\"pad_token\":null,\"chat_template\":");
-	put_template(&b, d, "null");
+	put_template(&b, d->tmpl, "null");
 	buf_puts(&b, "}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);

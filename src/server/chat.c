@@ -145,14 +145,14 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 		r = tokenize(g, &prompt, p);
 	if (!r) {
 		keep_header(g, &prompt);
-		g->dialects = dialects_of(g->served->tmpl);
-		g->speech = speech_of(g->served->tmpl);
+		g->dialects = dialects_of(generation_template(g));
+		g->speech = speech_of(generation_template(g));
 		if (special_parts(g))
 			g->params.skip_special = false;
 		g->thinking = c->add_generation_prompt && split_opens(g->speech, prompt.out.text.p, prompt.out.text.n);
 		if (c->go_on)
 			g->thinking = chat_in_thought(g->speech, g->prefill);
-		g->may_think = !g->thinking && !c->go_on && speech_thinks(g->served->tmpl) &&
+		g->may_think = !g->thinking && !c->go_on && speech_thinks(generation_template(g)) &&
 		               !split_closes(g->speech, prompt.out.text.p, prompt.out.text.n);
 		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
 		if (g->params.cache_report)

@@ -27,6 +27,12 @@ struct chat {
 	const char *tool_choice_field, *effort_field, *budget_field;
 };
 
+/* The template that will show the request, whose tools and tool_choice are read; NULL: the model has none. */
+static inline const struct template *chat_template(const struct generation *g, const struct chat *c)
+{
+	return served_template(g->served, c->use != TOOLS_NONE && json_len(c->tools));
+}
+
 /* In the OpenAI API's names. */
 void chat_init(struct chat *c);
 void chat_fini(struct chat *c);

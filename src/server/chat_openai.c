@@ -94,8 +94,8 @@ static int read_reasoning(struct generation *g, struct chat *c, struct problem *
 		return r;
 	if (effort)
 		c->effort = json_str(effort, &n);
-	if (json_kind(json_get(v, "enabled")) == JSON_BOOL && g->served->tmpl &&
-	    template_uses(g->served->tmpl, "enable_thinking"))
+	if (json_kind(json_get(v, "enabled")) == JSON_BOOL && chat_template(g, c) &&
+	    template_uses(chat_template(g, c), "enable_thinking"))
 		c->think = enabled;
 	return 0;
 }
@@ -136,6 +136,7 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 int chat_read(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *effort;
+	const struct template *t;
 	bool think = false;
 	size_t n;
 	int r;
@@ -159,10 +160,10 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	if (json_kind(json_get(body, "enable_thinking")) == JSON_BOOL)
 		c->think = think;
 	/* A model that never thinks does what is asked here. */
-	if (!c->think && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking") &&
-	    !speech_thinks(g->served->tmpl))
+	t = chat_template(g, c);
+	if (!c->think && t && !template_uses(t, "enable_thinking") && !speech_thinks(t))
 		c->think = -1;
-	if (c->think >= 0 && g->served->tmpl && !template_uses(g->served->tmpl, "enable_thinking"))
+	if (c->think >= 0 && t && !template_uses(t, "enable_thinking"))
 		return problem_set(p, 400, "unsupported_field", "enable_thinking",
 		                   "the chat template of this model does not let thinking be turned on or off");
 	if ((r = structured_fields(g, body, p)))

@@ -22,7 +22,7 @@ static int64_t budget_of(const char *effort)
 static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const char *const efforts[] = { "none", "minimal", "low", "medium", "high", "xhigh", "max" };
-	const struct template *t = g->served->tmpl;
+	const struct template *t = generation_template(g);
 	size_t i = 0;
 
 	if (!c->effort)
@@ -81,11 +81,11 @@ static struct json *variables(const struct generation *g, const struct chat *c)
 	buf_init(&b);
 	buf_putc(&b, '{');
 	put_members(&b, g->served->template_args);
-	if (c->effort && template_uses(g->served->tmpl, "reasoning_effort")) {
+	if (c->effort && template_uses(generation_template(g), "reasoning_effort")) {
 		buf_printf(&b, "%s\"reasoning_effort\":", b.n > 1 ? "," : "");
 		json_put_cstr(&b, c->effort);
 	}
-	if (c->think >= 0 && template_uses(g->served->tmpl, "enable_thinking"))
+	if (c->think >= 0 && template_uses(generation_template(g), "enable_thinking"))
 		buf_printf(&b, "%s\"enable_thinking\":%s", b.n > 1 ? "," : "", c->think ? "true" : "false");
 	put_members(&b, c->kwargs);
 	buf_putc(&b, '}');
@@ -104,7 +104,7 @@ static void tell_unused(struct generation *g, const struct json *kwargs)
 	if (!kwargs)
 		return;
 	for (c = json_first(kwargs); json_next(&c, &key, &v);)
-		if (!template_uses(g->served->tmpl, key))
+		if (!template_uses(generation_template(g), key))
 			warnings_add(&g->params.warnings.unknown, "chat_template_kwargs", key);
 }
 
@@ -120,7 +120,8 @@ static int refuse_builtin(const struct generation *g, const struct chat *c, cons
 	struct buf b;
 	int r;
 
-	if (!speech_of(g->served->tmpl)->turn || !template_uses(g->served->tmpl, name) || !json_len(tools))
+	if (!speech_of(generation_template(g))->turn || !template_uses(generation_template(g), name) ||
+	    !json_len(tools))
 		return 0;
 	buf_init(&b);
 	json_put(&b, tools);
@@ -177,7 +178,7 @@ static void splice(struct generation *g, const struct template_input *in, struct
 	buf_fini(&b);
 	blank.messages = messages;
 	template_output_init(&o);
-	if (messages && !template_render(g->served->tmpl, &blank, &o, NULL))
+	if (messages && !template_render(generation_template(g), &blank, &o, NULL))
 		past_splice(&g->past, out, &o, g->served->tokenizer);
 	template_output_fini(&o);
 	json_free(messages);
@@ -301,7 +302,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		return r;
 	}
 	if (g->x)
-		messages = roles_fit(&g->x->srv->roles, messages);
+		messages = roles_fit(&g->x->srv->roles[g->tools != NULL], messages);
 	/* A message that the answer continues is no turn of ours, and neither is the continuation. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;
@@ -323,7 +324,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 	in.messages = messages;
 	in.tools = tools;
 	in.extra = extra;
-	r = prompt_render(out, g->served->tmpl, &in, p);
+	r = prompt_render(out, generation_template(g), &in, p);
 	if (!r)
 		splice(g, &in, out);
 	if (!r && c->go_on)

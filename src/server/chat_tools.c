@@ -146,13 +146,13 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 		return r;
 	if (c->use == TOOLS_NONE)
 		return 0;
-	if (!template_uses(g->served->tmpl, "tools"))
+	if (!template_uses(served_template(g->served, true), "tools"))
 		return problem_set(p, 400, "unsupported_field", "tools",
 		                   "the chat template of this model takes no tools");
 	g->tools = *shown = c->tools;
 	if (g->x && (g->shown = tools_fit(&g->x->srv->tool_needs, c->tools)))
 		*shown = g->shown;
-	g->dialects = dialects_of(g->served->tmpl);
+	g->dialects = dialects_of(generation_template(g));
 	return hold_calls(g, c, p);
 }
 
@@ -160,7 +160,7 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 
 static int lead_text(struct generation *g, const struct chat *c, struct tokens *out, struct problem *p)
 {
-	const struct dialect *d = dialect_taught(g->served->tmpl);
+	const struct dialect *d = dialect_taught(generation_template(g));
 	struct text_range name = { 0, 0 };
 	const char *at;
 	struct buf b;
@@ -227,11 +227,11 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	/* Without a token that ends thoughts, a thought that the prompt begins cannot be ended.  A thought that the model
 	 * begins by itself is not bounded, and the reply says so; a budget of 0 renders the prompt without one, and a forced
 	 * call comes first. */
-	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(g->served->tmpl))))
+	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(generation_template(g)))))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
 		                   "%s: thinking cannot be ended, for %s is no token of this model",
 		                   call ? c->tool_choice_field : c->budget_field, close_tag);
-	if (close < 0 && c->budget > 0 && !call && speech_thinks(g->served->tmpl))
+	if (close < 0 && c->budget > 0 && !call && speech_thinks(generation_template(g)))
 		warnings_add(&g->params.warnings.ignored, NULL, c->budget_field);
 	if (close < 0 && !call)
 		return 0;

@@ -141,6 +141,12 @@ struct generation {
 	int64_t queue_ns;   /* a choice waited so long for the engine */
 };
 
+/* The chat template of this request, once its tools are known: see served_template. */
+static inline const struct template *generation_template(const struct generation *g)
+{
+	return served_template(g->served, g->tools != NULL);
+}
+
 /* A generation that has read nothing yet; x->work of an exchange, or for tests. */
 struct generation *generation_new(const struct served *served, const struct family *fam);
 void generation_free(struct generation *g);

@@ -32,7 +32,7 @@ struct server {
 	struct turns *turns;
 	int64_t created;              /* seconds since 1970 */
 	int longest_token;            /* bytes */
-	struct roles roles;           /* of a model with a chat template */
+	struct roles roles[2];        /* of a model with a chat template; [1]: of requests that show tools */
 	struct tool_needs tool_needs; /* likewise */
 
 	struct event_base *base;

@@ -32,8 +32,10 @@ static const char a_tool[] =
 	"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"
 	"\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"a\"}},\"required\":[\"a\"]}}}]";
 
-/* Renders messages; tools: NULL, or JSON.  True: it does, and the words stand in the text in this order (NULL ends them). */
-static bool shows(const struct served *d, const char *tools, const char *messages, const char *const *words)
+/* Renders messages; tools: NULL, or JSON.  True: it does, and the words stand in the text in this order (NULL ends
+ * them). */
+static bool shows(const struct served *d, const struct template *tmpl, const char *tools, const char *messages,
+                  const char *const *words)
 {
 	struct json *j = json_parse(messages, strlen(messages), 0, NULL);
 	struct json *t = tools ? json_parse(tools, strlen(tools), 0, NULL) : NULL;
@@ -48,7 +50,7 @@ static bool shows(const struct served *d, const char *tools, const char *message
 	bool good;
 
 	template_output_init(&o);
-	good = !template_render(d->tmpl, &in, &o, NULL);
+	good = !template_render(tmpl, &in, &o, NULL);
 	at = o.text.p;
 	for (; good && *words; words++)
 		good = (at = strstr(at, *words)) != NULL;
@@ -58,7 +60,7 @@ static bool shows(const struct served *d, const char *tools, const char *message
 	return good;
 }
 
-#define SHOWS(messages, ...) shows(d, tools, "[" messages "]", (const char *const[]){ __VA_ARGS__, NULL })
+#define SHOWS(messages, ...) shows(d, tmpl, tools, "[" messages "]", (const char *const[]){ __VA_ARGS__, NULL })
 #define SAYS(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"}"
 #define CALL(id, name, arguments) \
 	"{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":" arguments "}}"
@@ -67,9 +69,10 @@ static bool shows(const struct served *d, const char *tools, const char *message
 #define ID1 "abcde1234"
 #define ID2 "abcde5678"
 
-void roles_try(struct roles *r, const struct served *d)
+void roles_try(struct roles *r, const struct served *d, bool for_tools)
 {
-	const char *tools = shows(d, NULL, "[" SAYS("user", "qone") "]", (const char *const[]){ "qone", NULL }) ?
+	const struct template *tmpl = served_template(d, for_tools);
+	const char *tools = shows(d, tmpl, NULL, "[" SAYS("user", "qone") "]", (const char *const[]){ "qone", NULL }) ?
 	                            NULL :
 	                            a_tool;
 	bool has_calls = SHOWS(SAYS("user", "qone") "," CALLS(CALL(ID1, "fone", "{}")) "," RESULT(ID1, "rone"), "qone",
@@ -92,7 +95,7 @@ void roles_try(struct roles *r, const struct served *d)
 	r->after_assistant = SHOWS(SAYS("user", "qone") "," SAYS("assistant", "aone") "," SAYS(
 					   "assistant", "atwo") "," SAYS("user", "qtwo"),
 	                           "aone", "atwo", "qtwo");
-	r->thinking = template_says(d->tmpl, "message.thinking") && !template_says(d->tmpl, "reasoning_content");
+	r->thinking = template_says(tmpl, "message.thinking") && !template_says(tmpl, "reasoning_content");
 	/* A template that shows no calls at all is not judged by how it shows them. */
 	if (!has_calls)
 		return;

@@ -28,8 +28,8 @@ struct roles {
 	bool thinking;        /* a thought is looked for under "thinking", not "reasoning_content" */
 };
 
-/* Tries the template of d, which must not be NULL. */
-void roles_try(struct roles *r, const struct served *d);
+/* Tries the template of d for requests that show tools, or for those that show none; there must be one. */
+void roles_try(struct roles *r, const struct served *d, bool tools);
 
 /* Takes an array of messages in the normal form of messages.h, gives another (or the same). */
 struct json *roles_fit(const struct roles *r, struct json *messages);

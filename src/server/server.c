@@ -371,7 +371,8 @@ void server_begin(struct server *s, const struct served *served)
 			s->longest_token = (int)n;
 	}
 	if (served->tmpl) {
-		roles_try(&s->roles, &s->served);
+		for (int tools = 0; tools < 2; tools++)
+			roles_try(&s->roles[tools], &s->served, tools);
 		tool_needs_try(&s->tool_needs, &s->served);
 	}
 	workers_open(s, s->opts.prep_threads);

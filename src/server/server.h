@@ -49,6 +49,7 @@ struct served {
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
 	const struct template *tmpl;          /* NULL: no chat, only completions */
+	const struct template *tool_tmpl;     /* of requests that show tools; NULL: tmpl is for them too */
 	const struct sight *sight;            /* NULL: it reads text only */
 	size_t image_bytes;                   /* of images that are kept, with what their towers computed; 0: none */
 	const char *name;                     /* in the API; "default" names it too */
@@ -68,6 +69,12 @@ struct served {
 	bool strict;                      /* unknown fields are errors, not warnings */
 	const struct json *template_args; /* object of template variables a request may override; NULL: none */
 };
+
+/* The template of a request that shows tools, or of one that shows none; NULL: the model has none. */
+static inline const struct template *served_template(const struct served *d, bool tools)
+{
+	return tools && d->tool_tmpl ? d->tool_tmpl : d->tmpl;
+}
 
 struct server_opts {
 	const char *host;                /* an address, or unix:/path of a socket */

@@ -24,7 +24,7 @@ static bool renders(const struct served *d, const char *function)
 	in.messages = messages;
 	in.tools = tools;
 	template_output_init(&o);
-	good = messages && tools && !template_render(d->tmpl, &in, &o, NULL);
+	good = messages && tools && !template_render(served_template(d, true), &in, &o, NULL);
 	template_output_fini(&o);
 	json_free(messages);
 	json_free(tools);

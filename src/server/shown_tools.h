@@ -20,7 +20,7 @@ struct tool_needs {
 	bool property_details; /* a description of each property, and which of them are required */
 };
 
-/* Tries the template of d, which must not be NULL. */
+/* Tries the template of d for requests with tools; there must be one. */
 void tool_needs_try(struct tool_needs *needs, const struct served *d);
 
 /* An array of functions in the form of chat.completions, with what they lack.  The caller frees it.  NULL: the

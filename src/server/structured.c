@@ -15,7 +15,8 @@ static void make_vocab(void *arg)
 {
 	struct server *s = arg;
 
-	const struct dialect *d = s->served.tmpl ? dialect_taught(s->served.tmpl) : NULL;
+	const struct template *t = served_template(&s->served, true);
+	const struct dialect *d = t ? dialect_taught(t) : NULL;
 	struct call_marks marks = { .n = 0 };
 
 	if (s->vocab)
@@ -264,7 +265,7 @@ static const struct {
 
 static int form_taught(const struct generation *g)
 {
-	const struct dialect *d = dialect_taught(g->served->tmpl);
+	const struct dialect *d = dialect_taught(generation_template(g));
 
 	for (int i = 0; i < (int)(sizeof call_forms / sizeof *call_forms); i++)
 		if (call_forms[i].d == d)
@@ -295,7 +296,7 @@ static int compile_calls(struct generation *g, const struct dialect *d, int form
 int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p)
 {
 	int i = g->tools ? form_taught(g) : -1;
-	const struct dialect *d = g->tools ? dialect_taught(g->served->tmpl) : NULL;
+	const struct dialect *d = g->tools ? dialect_taught(generation_template(g)) : NULL;
 	bool several = g->params.parallel && !(must && only), python;
 	struct digest key;
 	struct buf text;
@@ -369,7 +370,7 @@ struct mask_source *structured_mask(const struct generation *g, const int32_t *e
 		r.mark = call_forms[i].mark;
 		r.n_mark = call_forms[i].n_mark;
 		r.must_call = g->must_call;
-	} else if (i < 0 && g->calls && (d = dialect_taught(g->served->tmpl))->held) {
+	} else if (i < 0 && g->calls && (d = dialect_taught(generation_template(g)))->held) {
 		constraint_marks(g->served->tokenizer, d->marks, &marks);
 		r.marks = &marks;
 		r.call_open = d->open;

@@ -46,8 +46,16 @@ int container_tensors(struct container *c, struct err *err)
 
 int container_document(struct container *c, const char *name, struct buf *out, struct err *err)
 {
-	assert(*name && *name != '.' && !strchr(name, '/'));
+	assert(*name && *name != '.' && *name != '/' && !strstr(name, "/."));
 	return c->ops->document(c, name, out, err);
+}
+
+int container_list(struct container *c, const char *folder, const char *const **out, struct err *err)
+{
+	static const char *const none[] = { NULL };
+
+	*out = none;
+	return c->ops->list ? c->ops->list(c, folder, out, err) : 0;
 }
 
 const char *container_place(struct container *c, const char *name)

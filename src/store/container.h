@@ -55,6 +55,9 @@ struct container_ops {
 	int (*document)(struct container *c, const char *name, struct buf *out, struct err *err);
 	/* The path that the document of that name has or would have, for messages; lives as long as c. */
 	const char *(*place)(struct container *c, const char *name);
+	/* Optional.  *out: the names of the documents in that folder beside the tensors, each with the folder and a slash before
+	 * it, sorted, NULL behind them, alive as long as c.  There may be none. */
+	int (*list)(struct container *c, const char *folder, const char *const **out, struct err *err);
 	/* Optional.  Makes t->data of a tensor that was listed without; called once, before its first use. */
 	int (*load)(struct container *c, struct tensor *t, struct err *err);
 };
@@ -68,6 +71,7 @@ int container_open(struct container *c, const struct container_ops *ops, const c
                    struct err *err);
 int container_tensors(struct container *c, struct err *err);
 int container_document(struct container *c, const char *name, struct buf *out, struct err *err);
+int container_list(struct container *c, const char *folder, const char *const **out, struct err *err);
 const char *container_place(struct container *c, const char *name);
 int container_load(struct container *c, struct tensor *t, struct err *err);
 void container_close(struct container *c);

@@ -4,6 +4,7 @@
  * RWKV's list of tokens is, some are made of that (tekken.h, tiktoken.h, rwkv_vocab.h).  Tensors are those of the shards that
  * model.safetensors.index.json names, or of all model*.safetensors. */
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ enum {
 	TOKENIZER_MAX = 256 << 20, /* as much again as the largest known */
 	INDEX_MAX = 256 << 20,     /* 2.4T parameters, one tensor per expert: 28 MB */
 	SHARDS_MAX = 4096,
+	LISTED_MAX = 1024, /* documents of a folder in the folder; the most known are three */
 };
 
 struct folder {
@@ -54,9 +56,9 @@ static int open_folder(struct container *c, struct err *err)
 
 static size_t most_of(const char *name)
 {
-	return !strcmp(name, "tokenizer.json")     ? TOKENIZER_MAX :
-	       !strncmp(name, "chat_template", 13) ? TEMPLATE_MAX :
-	                                             DOCUMENT_MAX;
+	return !strcmp(name, "tokenizer.json") ? TOKENIZER_MAX :
+	       strstr(name, "chat_template")   ? TEMPLATE_MAX :
+	                                         DOCUMENT_MAX;
 }
 
 /* The document at path, of at most `most` bytes, as `parse` reads it; NULL without a failure: there is no such file. */
@@ -203,6 +205,35 @@ static void names_sort_unique(struct names *l)
 		if (!n || strcmp(l->v[n - 1], l->v[i]))
 			l->v[n++] = l->v[i];
 	l->n = n;
+}
+
+static int list(struct container *c, const char *folder, const char *const **out, struct err *err)
+{
+	const char *path = folder_path(c->own, folder), **v;
+	DIR *d = opendir(path);
+	struct names found = { 0 };
+	struct dirent *e;
+	int code = 0;
+
+	if (!d && errno != ENOENT && errno != ENOTDIR)
+		return err_set(err, E_IO, "%s: cannot be listed: %s", path, strerror(errno));
+	while (d && !code && (e = readdir(d))) {
+		const char *name = arena_printf(&c->arena, "%s/%s", folder, e->d_name);
+
+		if (*e->d_name != '.' && !dir_exists(folder_path(c->own, name)))
+			names_add(&found, name);
+		if (found.n > LISTED_MAX)
+			code = err_set(err, E_LIMIT, "%s: more than %d files", path, LISTED_MAX);
+	}
+	if (d)
+		closedir(d);
+	names_sort_unique(&found);
+	v = arena_zalloc(&c->arena, size_mul(found.n + 1, sizeof *v));
+	for (size_t i = 0; i < found.n; i++)
+		v[i] = found.v[i];
+	free(found.v);
+	*out = v;
+	return code;
 }
 
 /* The files that an index names.  A name is one in this folder, never a path. */
@@ -409,5 +440,6 @@ const struct container_ops folder_container = {
 	.tensors = tensors,
 	.close = close_folder,
 	.document = document,
+	.list = list,
 	.place = place,
 };

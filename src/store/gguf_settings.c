@@ -138,34 +138,38 @@ static void put_template(struct buf *out, const char *name, size_t n, struct ggu
 	buf_putc(out, '}');
 }
 
-/* The default template and those that are listed by name, as Hugging Face's list. */
+/* The default template, and as Hugging Face's list those that have names, whether or not tokenizer.chat_templates lists them. */
 static void put_templates(struct gguf_conf *c)
 {
+	static const char own[] = "tokenizer.chat_template", prefix[] = "tokenizer.chat_template.";
+	const size_t n_prefix = sizeof prefix - 1;
 	const struct gguf *g = &c->m->part[0];
-	const struct gguf_value *names = gguf_find(g, "tokenizer.chat_templates");
-	struct gguf_string text, name;
-	const uint8_t *at;
-	char key[200];
+	struct gguf_string text, own_text;
+	bool has_own = text_of(g, own, &own_text);
+	struct buf list;
 
-	if (!text_of(g, "tokenizer.chat_template", &text))
-		return;
-	gguf_put_name(c, "chat_template");
-	if (!names || !names->array || names->kind != GGUF_STRING || !names->n) {
-		json_put_str(c->out, text.p, text.n);
-		return;
-	}
-	buf_putc(c->out, '[');
-	put_template(c->out, "default", 7, text);
-	at = names->p;
-	for (uint64_t i = 0; i < names->n; i++) {
-		name = gguf_next(&at);
-		snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", name.n < 100 ? (int)name.n : 100, name.p);
-		if (!text_of(g, key, &text))
+	buf_init(&list);
+	for (size_t i = 0; i < g->n_kv; i++) {
+		const char *key = g->kv[i].key;
+
+		if (strncmp(key, prefix, n_prefix) || !text_of(g, key, &text))
 			continue;
-		buf_putc(c->out, ',');
-		put_template(c->out, name.p, name.n, text);
+		buf_putc(&list, list.n ? ',' : '[');
+		put_template(&list, key + n_prefix, strlen(key + n_prefix), text);
 	}
-	buf_putc(c->out, ']');
+	if (list.n || has_own)
+		gguf_put_name(c, "chat_template");
+	if (list.n) {
+		if (has_own) {
+			buf_putc(&list, ',');
+			put_template(&list, "default", 7, own_text);
+		}
+		buf_putc(&list, ']');
+		buf_put(c->out, list.p, list.n);
+	} else if (has_own) {
+		json_put_str(c->out, own_text.p, own_text.n);
+	}
+	buf_fini(&list);
 }
 
 int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct err *err)

@@ -1,4 +1,4 @@
-/* settings.c - what a checkpoint says about its use: stop tokens, sampling, template. */
+/* settings.c - what a checkpoint says about its use: stop tokens, sampling. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,62 +58,4 @@ int store_sampling(const struct store *st, struct store_sampling *io, struct err
 	if (!sample)
 		io->temperature = 0;
 	return 0;
-}
-
-static char *copy_string(const struct json *j)
-{
-	size_t n;
-	const char *s = json_str(j, &n);
-
-	return s ? xstrndup(s, n) : NULL;
-}
-
-/* A string, or a list of {name, template}; "default" counts, else the first. */
-static char *of_config(const struct json *j)
-{
-	char *first = NULL;
-
-	if (json_kind(j) != JSON_ARRAY)
-		return copy_string(j);
-	for (size_t i = 0; i < json_len(j); i++) {
-		const char *name = json_str(json_get(json_at(j, i), "name"), NULL);
-		char *text = copy_string(json_get(json_at(j, i), "template"));
-
-		if (name && text && !strcmp(name, "default")) {
-			free(first);
-			return text;
-		}
-		if (first)
-			free(text);
-		else
-			first = text;
-	}
-	return first;
-}
-
-char *store_chat_template(const struct store *st, struct err *err)
-{
-	struct err none = { 0 };
-	struct json *j = NULL;
-	char *text = NULL;
-	struct buf b;
-	int code;
-
-	buf_init(&b);
-	code = store_document(st, "chat_template.jinja", &b, &none);
-	if (!code) {
-		text = buf_take(&b);
-	} else if (code != E_MISSING) {
-		err_set(err, code, "%s", none.msg);
-	} else if (!(text = of_config(json_get(st->tokenizer_config, "chat_template")))) {
-		code = store_document(st, "chat_template.json", &b, &none);
-		if (code && code != E_MISSING)
-			err_set(err, code, "%s", none.msg);
-		else if (!code && !(j = json_parse_python(b.p, b.n, 0, err)))
-			err_prefix(err, "%s", store_place(st, "chat_template.json"));
-		text = of_config(json_get(j, "chat_template"));
-		json_free(j);
-	}
-	buf_fini(&b);
-	return text;
 }

@@ -26,6 +26,11 @@ int store_document(const struct store *st, const char *name, struct buf *out, st
 	return container_document(box_of(st), name, out, err);
 }
 
+int store_list(const struct store *st, const char *folder, const char *const **out, struct err *err)
+{
+	return container_list(box_of(st), folder, out, err);
+}
+
 const char *store_place(const struct store *st, const char *name)
 {
 	return container_place(box_of(st), name);

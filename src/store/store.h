@@ -88,6 +88,9 @@ int store_locate(const char *model, struct buf *out, struct err *err);
 /* Appends the text that Hugging Face keeps under that name beside the tensors ("tokenizer.json"), from a file or
  * made from metadata: the one way to what a model says of itself.  E_MISSING when it has none.  One thread at a time. */
 int store_document(const struct store *st, const char *name, struct buf *out, struct err *err);
+/* *out: the names under which store_document has the texts of a folder beside the tensors ("additional_chat_templates"), with
+ * the folder in them, sorted, NULL behind them, until store_close.  Often there are none. */
+int store_list(const struct store *st, const char *folder, const char *const **out, struct err *err);
 /* The path that the document of that name has or would have, for messages; in the store's arena. */
 const char *store_place(const struct store *st, const char *name);
 
@@ -171,9 +174,25 @@ struct store_sampling {
 };
 int store_sampling(const struct store *st, struct store_sampling *io, struct err *err);
 
-/* The chat template's text, or NULL with err unset when the model has none:
- * chat_template.jinja, then tokenizer_config.json (a string, or a list of which
- * "default" counts), then chat_template.json.  Caller frees. */
-char *store_chat_template(const struct store *st, struct err *err);
+/* A chat template of a model, by the name that Hugging Face gives it: "default", "tool_use", "rag". */
+struct store_template {
+	char *name, *text;
+};
+
+/* The chat templates of a model, no name twice.  v[0] is the one that counts where no other is asked for: "default", or the
+ * first of a model that has none of that name.  n is 0 where a model has none at all. */
+struct store_templates {
+	struct store_template *v;
+	size_t n;
+};
+
+/* Reads them where transformers does: from chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; where
+ * there is neither, from tokenizer_config.json (a string or a list); last from chat_template.json.  Files without a default
+ * one take it from the others.  To be ended also after an error.
+ * https://huggingface.co/docs/transformers/chat_templating_writing */
+int store_templates_read(const struct store *st, struct store_templates *out, struct err *err);
+void store_templates_end(struct store_templates *t);
+/* The text of the template of that name; NULL: there is none. */
+const char *store_templates_find(const struct store_templates *t, const char *name);
 
 #endif

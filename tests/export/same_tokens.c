@@ -104,13 +104,22 @@ static void compare_tokens(const struct model *m)
 
 static void compare_templates(const struct model *m)
 {
+	struct store_templates t[2];
 	struct err err;
-	char *one = store_chat_template(m[0].st, &err), *other = store_chat_template(m[1].st, &err);
 
-	if (strcmp(one ? one : "", other ? other : "") && wrong++ < SHOWN_MOST)
-		printf("templates differ\n");
-	free(one);
-	free(other);
+	for (int i = 0; i < 2; i++)
+		if (store_templates_read(m[i].st, &t[i], &err))
+			t[i].n = 0;
+	for (int i = 0; i < 2; i++) {
+		for (size_t k = 0; k < t[i].n; k++) {
+			const char *other = store_templates_find(&t[!i], t[i].v[k].name);
+
+			if ((!other || strcmp(t[i].v[k].text, other)) && wrong++ < SHOWN_MOST)
+				printf("templates differ: %s\n", t[i].v[k].name);
+		}
+	}
+	store_templates_end(&t[0]);
+	store_templates_end(&t[1]);
 }
 
 int main(int argc, char **argv)

@@ -85,7 +85,7 @@ static void check_tokenizer(const struct store *st)
 
 static void check_store(struct store *st)
 {
-	char *text = store_chat_template(st, NULL);
+	struct store_templates templates;
 
 	if (json_kind(st->config) != JSON_OBJECT || json_kind(st->generation) != JSON_OBJECT)
 		abort();
@@ -95,7 +95,8 @@ static void check_store(struct store *st)
 		if (store_data(st, st->v[i], NULL) || !t->data)
 			abort();
 	}
-	free(text);
+	(void)store_templates_read(st, &templates, NULL);
+	store_templates_end(&templates);
 	check_tokenizer(st);
 }
 

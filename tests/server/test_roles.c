@@ -146,7 +146,7 @@ static void whims(void)
 		struct buf b;
 
 		buf_init(&b);
-		roles_try(&r, &d);
+		roles_try(&r, &d, false);
 		if (!render(&d, &r, table[i].messages, false, &b) || !alike(b.p, table[i].text)) {
 			printf("case %zu: \"%s\", not \"%s\"\n", i, b.p, table[i].text);
 			failed++;
@@ -349,7 +349,7 @@ static void published_one(const char *name, const struct served *d, int *n)
 	if (shown_tools)
 		printf("%s: shows conversations with tools alone\n", name);
 	calls = shows_calls(d);
-	roles_try(&r, d);
+	roles_try(&r, d, false);
 	for (size_t i = 0; i < sizeof talks / sizeof *talks; i++) {
 		char messages[2000];
 

@@ -107,6 +107,17 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 	return err_set(err, E_MISSING, "%s: has no %s", c->path, name);
 }
 
+static int list_documents(struct container *c, const char *folder, const char *const **out, struct err *err)
+{
+	const char **found = arena_zalloc(&c->arena, 2 * sizeof *found);
+	struct toy *y = c->own;
+
+	if (strstr(y->text.p, folder))
+		found[0] = arena_printf(&c->arena, "%s/tool_use.jinja", folder);
+	*out = found;
+	return 0;
+}
+
 static const struct container_ops toy_container = {
 	.name = "toy",
 	.match = match,
@@ -114,6 +125,7 @@ static const struct container_ops toy_container = {
 	.tensors = list,
 	.close = close_toy,
 	.document = document,
+	.list = list_documents,
 	.place = place,
 	.load = load,
 };
@@ -136,6 +148,7 @@ static void test_toy(void **state)
 	struct store *st = opened(dir,
 	                          "document config.json {\"model_type\":\"x\",\"eos_token_id\":7}\n"
 	                          "document chat_template.jinja {{ bos }}\n"
+	                          "document additional_chat_templates/tool_use.jinja {{ tools }}\n"
 	                          "document generation_config.json {\"top_k\":3,\"eos_token_id\":9}\n"
 	                          "f32 b.weight 2 3 1\nf32 a 1 4 0.5\n",
 	                          0, "");
@@ -144,17 +157,18 @@ static void test_toy(void **state)
 	struct weight w;
 	const float *f;
 	int32_t eos[4];
+	struct store_templates t;
 	struct buf b;
-	char *text;
 
 	assert_int_equal(st->n, 2);
 	assert_string_equal(st->v[0]->name, "a"); /* sorted by the store */
 	assert_int_equal(store_eos(st, eos, 4), 2);
 	assert_int_equal(store_sampling(st, &s, &err), 0);
 	assert_int_equal(s.top_k, 3);
-	text = store_chat_template(st, &err);
-	assert_string_equal(text, "{{ bos }}");
-	free(text);
+	assert_int_equal(store_templates_read(st, &t, &err), 0);
+	assert_string_equal(t.v[0].text, "{{ bos }}");
+	assert_string_equal(store_templates_find(&t, "tool_use"), "{{ tools }}");
+	store_templates_end(&t);
 	buf_init(&b);
 	assert_int_equal(store_document(st, "tokenizer.json", &b, &err), E_MISSING);
 	assert_non_null(strstr(store_place(st, "tokenizer.json"), "m.toy (tokenizer.json)"));

@@ -427,13 +427,51 @@ static void test_names_of_pre_tokenizers(void **state)
 	assert_true(other);
 }
 
+/* Templates with names are found by their keys, whatever the list of names says. */
+static void test_templates(void **state)
+{
+	static const char *const lists[][2] = { { "tool_use", "none" }, { "rag", "\xff" } };
+
+	for (int list = -1; list < 2; list++) {
+		for (int whole = 0; whole < 2; whole++) {
+			char *dir = folder_new();
+			struct store_templates t;
+			struct gguf_made m;
+			struct store *st;
+			struct err err = { 0 };
+
+			gguf_made_init(&m);
+			llama_keys(&m);
+			gguf_made_str(&m, "tokenizer.chat_template.tool_use", "T\"\n");
+			gguf_made_u32(&m, "tokenizer.chat_template.odd", 7); /* no text */
+			gguf_made_str(&m, "tokenizer.chat_template2", "X");
+			if (whole)
+				gguf_made_str(&m, "tokenizer.chat_template", "D");
+			if (list >= 0)
+				gguf_made_strs(&m, "tokenizer.chat_templates", lists[list], 2);
+			tensor(&m, "token_embd.weight", WIDTH, 20);
+			put_file(dir, "m.gguf", &m);
+			gguf_made_fini(&m);
+			assert_int_equal(store_open(&st, dir, &err), 0);
+			assert_int_equal(store_templates_read(st, &t, &err), 0);
+			assert_int_equal(t.n, 1 + whole);
+			assert_string_equal(t.v[0].text, whole ? "D" : "T\"\n");
+			assert_string_equal(store_templates_find(&t, "tool_use"), "T\"\n");
+			store_templates_end(&t);
+			store_close(st);
+			folder_remove(dir);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),   cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_values),  cmocka_unit_test(test_model),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_split),
-		cmocka_unit_test(test_pick),    cmocka_unit_test(test_names_of_pre_tokenizers),
+		cmocka_unit_test(test_cases),     cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_values),    cmocka_unit_test(test_model),
+		cmocka_unit_test(test_refused),   cmocka_unit_test(test_split),
+		cmocka_unit_test(test_pick),      cmocka_unit_test(test_names_of_pre_tokenizers),
+		cmocka_unit_test(test_templates),
 	};
 
 	if (argc != 2) {

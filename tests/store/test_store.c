@@ -323,9 +323,132 @@ static void test_hub_cache(void **state)
 	folder_remove(dir);
 }
 
+#define NAMED(name, text) "{\"name\":\"" name "\",\"template\":\"" text "\"}"
+#define CONFIG(value) "{\"chat_template\":" value "}"
+#define MORE "additional_chat_templates/"
+
+/* Where chat templates are looked for, and which counts; as transformers has it, and where that fails, the first one found. */
+static void test_templates(void **state)
+{
+	static const struct {
+		const char *file, *config, *json, *more; /* NULL: there is none */
+		const char *expected;                    /* the names and texts, the default one first */
+	} cases[] = {
+		{ NULL, NULL, NULL, NULL, "" },
+		{ NULL, CONFIG("null"), NULL, NULL, "" },
+		{ NULL, CONFIG("\"S\""), NULL, NULL, "default=S " },
+		{ "J", NULL, NULL, NULL, "default=J " },
+		{ "", NULL, NULL, NULL, "default= " },
+		{ NULL, NULL, CONFIG("\"P\""), NULL, "default=P " },
+		{ NULL, CONFIG("\"S\""), CONFIG("\"P\""), NULL, "default=S " },
+		{ NULL, CONFIG("[" NAMED("default", "D") "," NAMED("tool_use", "T") "]"), NULL, NULL,
+		  "default=D tool_use=T " },
+		{ NULL, CONFIG("[" NAMED("rag", "R") "," NAMED("tool_use", "T") "," NAMED("default", "D") "]"), NULL,
+		  NULL, "default=D tool_use=T rag=R " },
+		/* Two of a name: the last, as in a dict. */
+		{ NULL, CONFIG("[" NAMED("tool_use", "T") "," NAMED("default", "D") "," NAMED("tool_use", "U") "]"),
+		  NULL, NULL, "default=D tool_use=U " },
+		/* None called default: the first. */
+		{ NULL, CONFIG("[" NAMED("rag", "R") "," NAMED("tool_use", "T") "]"), NULL, NULL, "rag=R tool_use=T " },
+		{ NULL, CONFIG("[{\"template\":\"N\"},{\"name\":\"x\"},5,null,{\"name\":5,\"template\":6}]"), NULL,
+		  NULL, "=N " },
+		/* Files come before the list, all of it. */
+		{ "J", CONFIG("[" NAMED("default", "D") "," NAMED("tool_use", "T") "]"), NULL, NULL, "default=J " },
+		{ "J", NULL, NULL, MORE "tool_use.jinja", "default=J tool_use=M " },
+		{ NULL, CONFIG("\"S\""), NULL, MORE "tool_use.jinja", "default=S tool_use=M " },
+		{ NULL, CONFIG("[" NAMED("default", "D") "," NAMED("rag", "R") "]"), NULL, MORE "tool_use.jinja",
+		  "default=D tool_use=M " },
+		{ NULL, NULL, CONFIG("\"P\""), MORE "tool_use.jinja", "default=P tool_use=M " },
+		{ NULL, NULL, NULL, MORE "tool_use.jinja", "tool_use=M " },
+		{ "J", NULL, NULL, MORE "default.jinja", "default=M " },
+		/* What is no template there. */
+		{ "J", NULL, NULL, MORE "tool_use.txt", "default=J " },
+		{ "J", NULL, NULL, MORE ".jinja", "default=J " },
+		{ "J", NULL, NULL, MORE "tool_use.jinja/x", "default=J " },
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *dir = folder_new();
+		struct store_templates t;
+		struct err err = { 0 };
+		struct store *st;
+		struct buf found;
+
+		folder_puts(dir, "config.json", "{}");
+		folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
+		if (cases[i].file)
+			folder_puts(dir, "chat_template.jinja", cases[i].file);
+		if (cases[i].config)
+			folder_puts(dir, "tokenizer_config.json", cases[i].config);
+		if (cases[i].json)
+			folder_puts(dir, "chat_template.json", cases[i].json);
+		if (cases[i].more)
+			folder_puts(dir, cases[i].more, "M");
+		assert_int_equal(store_open(&st, dir, &err), 0);
+		assert_int_equal(store_templates_read(st, &t, &err), 0);
+		buf_init(&found);
+		buf_puts(&found, "");
+		for (size_t k = 0; k < t.n; k++) {
+			buf_printf(&found, "%s=%s ", t.v[k].name, t.v[k].text);
+			assert_string_equal(store_templates_find(&t, t.v[k].name), t.v[k].text);
+		}
+		assert_null(store_templates_find(&t, "none"));
+		assert_string_equal(found.p, cases[i].expected);
+		buf_fini(&found);
+		store_templates_end(&t);
+		store_close(st);
+		folder_remove(dir);
+	}
+}
+
+/* Templates that cannot be read are told of, not left out. */
+static void test_bad_templates(void **state)
+{
+	char *dir = folder_new();
+	struct store_templates t;
+	struct err err = { 0 };
+	struct store *st;
+	struct buf many;
+
+	folder_puts(dir, "config.json", "{}");
+	folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
+	folder_puts(dir, "chat_template.json", "{");
+	assert_int_equal(store_open(&st, dir, &err), 0);
+	assert_int_equal(store_templates_read(st, &t, &err), E_FORMAT);
+	assert_says(&err, "chat_template.json");
+	store_templates_end(&t);
+	assert_int_equal(store_templates_read(st, &t, NULL), E_FORMAT);
+	store_templates_end(&t);
+
+	folder_puts(dir, "chat_template.jinja", "J");
+	folder_puts(dir, MORE "tool_use.jinja", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+	assert_int_not_equal(store_templates_read(st, &t, &err), 0);
+	assert_says(&err, "tool_use.jinja");
+	store_templates_end(&t);
+	store_close(st);
+
+	buf_init(&many);
+	buf_puts(&many, "{\"chat_template\":[");
+	for (int i = 0; i < 65; i++)
+		buf_printf(&many, "%s{\"name\":\"n%d\",\"template\":\"t\"}", i ? "," : "", i);
+	buf_puts(&many, "]}");
+	folder_remove(dir);
+	dir = folder_new();
+	folder_puts(dir, "config.json", "{}");
+	folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
+	folder_put(dir, "tokenizer_config.json", many.p, many.n);
+	assert_int_equal(store_open(&st, dir, &err), 0);
+	assert_int_equal(store_templates_read(st, &t, &err), E_LIMIT);
+	assert_says(&err, "tokenizer_config.json|64");
+	store_templates_end(&t);
+	store_close(st);
+	buf_fini(&many);
+	folder_remove(dir);
+}
+
 static void test_settings(void **state)
 {
-	char *dir = folder_new(), *text;
+	char *dir = folder_new();
 	struct store_sampling s = { 1, 1, 0, 1, 0 };
 	struct err err = { 0 };
 	struct store *st;
@@ -334,9 +457,6 @@ static void test_settings(void **state)
 	folder_puts(dir, "config.json", "{\"eos_token_id\":[5,6],\"text_config\":{\"eos_token_id\":7}}");
 	folder_puts(dir, "generation_config.json",
 	            "{\"eos_token_id\":[6,8],\"temperature\":0.6,\"top_k\":20,\"do_sample\":true}");
-	folder_puts(
-		dir, "tokenizer_config.json",
-		"{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"default\",\"template\":\"D\"}]}");
 	folder_put_tensors(dir, "model.safetensors", ONE("a"), 8);
 	assert_int_equal(store_open(&st, dir, &err), 0);
 	assert_int_equal(store_eos(st, eos, 8), 4);
@@ -344,13 +464,6 @@ static void test_settings(void **state)
 	assert_int_equal(store_eos(st, eos, 2), 2);
 	assert_int_equal(store_sampling(st, &s, &err), 0);
 	assert_true(s.temperature == 0.6 && s.top_k == 20 && s.top_p == 1);
-	text = store_chat_template(st, &err);
-	assert_string_equal(text, "D");
-	free(text);
-	folder_puts(dir, "chat_template.jinja", "J");
-	text = store_chat_template(st, &err);
-	assert_string_equal(text, "J");
-	free(text);
 	store_close(st);
 
 	folder_puts(dir, "generation_config.json", "{\"do_sample\":false,\"top_p\":2}");
@@ -496,6 +609,7 @@ int main(void)
 		cmocka_unit_test(test_find_and_holes), cmocka_unit_test(test_write_and_read),
 		cmocka_unit_test(test_folder_errors),  cmocka_unit_test(test_folder_forms),
 		cmocka_unit_test(test_hub_cache),      cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_templates),      cmocka_unit_test(test_bad_templates),
 		cmocka_unit_test(test_weights),        cmocka_unit_test(test_weights_against_config),
 		cmocka_unit_test(test_floats),
 	};
