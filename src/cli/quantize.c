@@ -24,9 +24,51 @@ struct quantize {
 	struct folder_kind kind;
 	struct imatrix importance;
 	struct buf from, words;
+	struct buf to, tower_to; /* what --out and --mmproj-out name; tower_to is empty without it */
 };
 
 /* ---- what is asked ---- */
+
+/* Appends the path of something that is to be made, in a folder that is there: a folder, whose name shells end in a slash, or
+ * a file. */
+static int new_path(struct buf *out, const char *option, const char *path, bool folder, struct err *err)
+{
+	size_t n = strlen(path), at;
+	bool inside, named;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	for (at = n; at && path[at - 1] != '/'; at--)
+		;
+	named = n > at && strncmp(path + at, ".", n - at) && strncmp(path + at, "..", n - at);
+	if (path[n] && !folder)
+		return err_set(err, E_ARG, "--%s %s: ends as the name of a folder, and a file is made", option, path);
+	buf_put(out, path, at);
+	inside = !at || dir_exists(out->p);
+	buf_put(out, path + at, n - at);
+	if (n && access(out->p, F_OK) == 0)
+		return err_set(err, E_ARG, "--%s %s: is there already", option, path);
+	if (!inside)
+		return err_set(err, E_ARG, "--%s %s: there is no folder %.*s", option, path, (int)at, path);
+	if (!named)
+		return err_set(err, E_ARG, "--%s \"%s\": names nothing that could be made", option, path);
+	return 0;
+}
+
+static int read_paths(struct quantize *q, struct err *err)
+{
+	const struct options *o = q->o;
+	int rc = new_path(&q->to, "out", o->out, !q->mix, err);
+
+	if (rc || !o->mmproj_out)
+		return rc;
+	if (!q->mix)
+		return err_set(err, E_ARG, "--mmproj-out %s: a folder of type %s has its tower itself", o->mmproj_out,
+		               o->quant_type);
+	if ((rc = new_path(&q->tower_to, "mmproj-out", o->mmproj_out, false, err)))
+		return rc;
+	return strcmp(q->to.p, q->tower_to.p) ? 0 : err_set(err, E_ARG, "--mmproj-out %s: is --out too", o->mmproj_out);
+}
 
 static int read_ask(struct quantize *q, struct err *err)
 {
@@ -43,14 +85,7 @@ static int read_ask(struct quantize *q, struct err *err)
 	if (o->imatrix && o->calibrate)
 		return err_set(err, E_ARG, "--imatrix %s and --calibrate %s: one of them says what counts", o->imatrix,
 		               o->calibrate);
-	if (access(o->out, F_OK) == 0)
-		return err_set(err, E_ARG, "--out %s: is there already", o->out);
-	if (o->mmproj_out && !q->mix)
-		return err_set(err, E_ARG, "--mmproj-out %s: a folder of type %s has its tower itself", o->mmproj_out,
-		               o->quant_type);
-	if (o->mmproj_out && access(o->mmproj_out, F_OK) == 0)
-		return err_set(err, E_ARG, "--mmproj-out %s: is there already", o->mmproj_out);
-	return 0;
+	return read_paths(q, err);
 }
 
 /* Names the job by everything that must be equal for a job that was cut off to be continued. */
@@ -136,8 +171,8 @@ static int to_gguf(struct quantize *q, const struct export_ask *ask, struct err 
 		rc = find_tower(&tower, st, &source, err);
 	if (!rc)
 		rc = export_gguf(&source, q->mix, ask, err);
-	beside.to = q->o->mmproj_out;
-	if (!rc && beside.to)
+	beside.to = q->tower_to.p;
+	if (!rc && q->tower_to.n)
 		rc = export_gguf(&tower, mix_find(tower.kept), &beside, err);
 	gguf_source_close(&tower);
 	gguf_source_close(&source);
@@ -168,7 +203,7 @@ static int to_folder(struct quantize *q, const struct export_ask *ask, struct er
 
 static int make(struct quantize *q, struct err *err)
 {
-	struct export_ask ask = { .to = q->o->out, .importance = &q->importance, .progress = progress };
+	struct export_ask ask = { .to = q->to.p, .importance = &q->importance, .progress = progress };
 	int rc = q->o->imatrix ? imatrix_read(&q->importance, q->o->imatrix, err) : 0;
 
 	if (!rc && q->o->calibrate)
@@ -190,7 +225,7 @@ static int measure(const struct quantize *q)
 {
 	struct options o = *q->o;
 
-	o.model = q->o->out;
+	o.model = q->to.p;
 	o.against_model = q->from.p;
 	o.against = AGAINST_MODEL;
 	return cmd_ppl(&o);
@@ -200,14 +235,17 @@ int cmd_quantize(const struct options *o)
 {
 	struct quantize q = { .o = o };
 	struct err err;
-	int rc = read_ask(&q, &err), status = 0;
+	int rc, status = 0;
 
-	if (rc) {
-		cli_fail("quantize", &err);
-		return EXIT_USAGE;
-	}
 	buf_init(&q.from);
 	buf_init(&q.words);
+	buf_init(&q.to);
+	buf_init(&q.tower_to);
+	if ((rc = read_ask(&q, &err))) {
+		cli_fail("quantize", &err);
+		status = EXIT_USAGE;
+		goto done;
+	}
 	if (o->model)
 		rc = store_locate(o->model, &q.from, &err);
 	else
@@ -216,7 +254,12 @@ int cmd_quantize(const struct options *o)
 		rc = make(&q, &err);
 	if (!rc && o->text_file)
 		status = measure(&q);
+	if (rc)
+		status = cli_fail("quantize", &err);
+done:
 	buf_fini(&q.from);
 	buf_fini(&q.words);
-	return rc ? cli_fail("quantize", &err) : status;
+	buf_fini(&q.to);
+	buf_fini(&q.tower_to);
+	return status;
 }

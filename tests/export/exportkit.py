@@ -1,7 +1,7 @@
 """What the tests of `weft quantize` share: a count of what failed, how the program is run, and a reader of GGUF files."""
-import collections, struct, subprocess, sys
+import collections, os, struct, subprocess, sys
 
-weft, models, shared = sys.argv[1:4]
+weft, models, shared = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]
 failures = []
 
 

@@ -80,6 +80,22 @@ with tempfile.TemporaryDirectory() as tmp:
     answers = {run("run", at("affine4"), "What is the capital of Peru?", "--temp", "0", "-n", "12")[1] for _ in range(2)}
     check(len(answers) == 1, "it answers")
 
+    # Names of folders as shells complete them, and names that nothing can have.
+    code, out, err = run("quantize", tiny + "/", "--type", "affine4", "--out", at("slash") + "//")
+    check(code == 0 and open(at("slash/model.safetensors"), "rb").read() == one, f"a slash at the end: {code} {err}")
+    check(not [f for f in os.listdir(tmp) if "partial" in f], "nothing is left of it")
+    for kind, name, what in (("affine4", "slash/", "is there already"), ("affine4", "slash", "is there already"), ("affine4", "no/new", "there is no folder"),
+                             ("affine4", "no/new/", "there is no folder"), ("affine4", "no/.", "there is no folder"), ("affine4", "slash/..", "is there already"),
+                             ("affine4", "", "names nothing"), ("Q8_0", "", "names nothing"), ("Q8_0", "x.gguf/", "a file is made"),
+                             ("Q8_0", "slash/", "a file is made"), ("Q8_0", "no/x.gguf", "there is no folder"), ("affine4", "ids.json/x", "there is no folder")):
+        code, out, err = run("quantize", tiny, "--type", kind, "--out", name and os.path.join(tmp, name))
+        check(code == 2 and what in err, f"{kind} {name}: {code} {err}")
+        check(sorted(os.listdir(at("slash"))) == sorted(os.listdir(at("affine4"))), f"{name} changes nothing")
+    here = run("quantize", os.path.abspath(tiny), "--type", "affine4", "--out", "slash2/", cwd=tmp)
+    check(here[0] == 0 and os.path.exists(at("slash2/config.json")), f"a name without a path: {here}")
+    code, out, err = run("quantize", tiny, "--type", "Q8_0", "--out", at("x.gguf"), "--mmproj-out", at("x.gguf"))
+    check(code == 2 and "is --out too" in err, f"two files of one name: {code} {err}")
+
     # Refusals.
     for args, what in (
         (["--type", "affine4", "--out", at("affine4")], "is there already"),
