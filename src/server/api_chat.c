@@ -9,36 +9,11 @@
 
 /* ---- reading ---- */
 
-static int read_logprobs(struct params *a, const struct json *body, struct problem *p)
-{
-	int64_t top = 0;
-	int r;
-
-	if ((r = field_bool(body, "logprobs", &a->logprobs, p)) ||
-	    (r = field_int(body, "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
-		return r;
-	if (top && !a->logprobs)
-		return problem_set(p, 400, "invalid_value", "top_logprobs", "top_logprobs is only for logprobs: true");
-	params_logprobs(a, (int)top);
-	return 0;
-}
-
-static int read_chat(struct generation *g, struct chat *c, struct problem *p)
-{
-	struct params *a = &g->params;
-	int r;
-
-	if ((r = params_read(a, g->body, g->served, p)) || (r = read_logprobs(a, g->body, p)) ||
-	    (r = params_max_tokens(a, g->body, "max_completion_tokens", p)))
-		return r;
-	return chat_read(g, c, p);
-}
-
 static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
 	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
 
-	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
+	return chat_body(g, bytes, n, tables, chat_read, chat_prompt, p);
 }
 
 /* ---- writing ---- */

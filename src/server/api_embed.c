@@ -22,14 +22,23 @@
 	}
 static const struct field about_fields[] = { ABOUT, { NULL } };
 static const struct field embed_fields[] = {
-	{ "model" },      { "input" }, { "encoding_format", "\"float\"|\"base64\"" },
-	{ "dimensions" }, ABOUT,       { "input_type", "", "put the instruction that the model knows into input" },
+	TAKEN("model", TAKES_STRING),
+	{ "input" },
+	{ "encoding_format", "\"float\"|\"base64\"" },
+	{ "dimensions" },
+	ABOUT,
+	{ "input_type", "", "put the instruction that the model knows into input" },
 	{ NULL },
 };
 static const struct field ollama_fields[] = {
-	{ "model" },      { "input" },    SYNONYM("prompt", "input"),
-	{ "dimensions" }, { "options" }, /* of how a model is run, or sampled */
-	{ "keep_alive" }, { "truncate" }, { NULL },
+	TAKEN("model", TAKES_STRING),
+	{ "input" },
+	SYNONYM("prompt", "input"),
+	{ "dimensions" },
+	TAKEN("options", TAKES_OBJECT), /* of how a model is run, or sampled */
+	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING),
+	{ "truncate" },
+	{ NULL },
 };
 
 struct embedding {
@@ -105,6 +114,7 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 	g->cuts = own->cut;
 	if (own->ollama && asks_nothing(json_get(body, "input")))
 		return 0;
+	g->prompt_field = "input";
 	r = prompts_read(g, json_get(body, "input"), "input", TOKENIZE_AROUND, p);
 	for (int i = 0; own->cut && !r && i < g->n_prompt; i++)
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)

@@ -13,10 +13,6 @@
 
 static const struct field native_fields[] = {
 	{ "prompt" },
-	{ "input_prefix" },
-	{ "input_suffix" },
-	{ "input_extra" },
-	{ "add_special_tokens" },
 	SYNONYM("n_predict", "max_tokens"),
 	IGNORED("n_keep", "0"),
 	IGNORED("n_discard", "0"),
@@ -30,14 +26,22 @@ static const struct field native_fields[] = {
 	{ "n_probs" },
 	{ "image_data", "[]" },
 	{ "messages", "", "use /v1/chat/completions" },
+	{ "logprobs", "false|0", "use n_probs" },
+	{ NULL },
+};
+static const struct field completion_fields[] = { { "add_special_tokens" }, { NULL } };
+static const struct field infill_fields[] = {
+	{ "input_prefix" },
+	{ "input_suffix" },
+	{ "input_extra" },
 	{ NULL },
 };
 
 /* ---- reading ---- */
 
-static int read_common(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_common(struct generation *g, const char *bytes, size_t n, const struct field *own, struct problem *p)
 {
-	static const struct field *const tables[] = { native_fields, form_fields, params_fields, NULL };
+	const struct field *const tables[] = { own, native_fields, form_fields, params_fields, NULL };
 	int64_t probs = 0;
 	int r;
 
@@ -54,7 +58,7 @@ static int read_common(struct generation *g, const char *bytes, size_t n, struct
 
 static int read_completion(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	int r = read_common(g, bytes, n, p);
+	int r = read_common(g, bytes, n, completion_fields, p);
 
 	return r ? r : completion_prompts(g, g->body, p);
 }
@@ -63,12 +67,16 @@ static int read_completion(struct generation *g, const char *bytes, size_t n, st
 static int put_extra(const struct json *extra, struct buf *out, struct problem *p)
 {
 	char at[60];
+	int r;
 
 	for (size_t i = 0; i < json_len(extra); i++) {
 		size_t n_name = 0, n = 0;
 		const char *name = json_str(json_get(json_at(extra, i), "filename"), &n_name);
 		const char *text = json_str(json_get(json_at(extra, i), "text"), &n);
 
+		snprintf(at, sizeof at, "input_extra[%zu]", i);
+		if ((r = field_takes(json_at(extra, i), at, "filename", TAKES_STRING, p)))
+			return r;
 		snprintf(at, sizeof at, "input_extra[%zu].text", i);
 		if (!text)
 			return field_wrong(p, at, "a string", json_get(json_at(extra, i), "text"));
@@ -87,7 +95,7 @@ static int read_infill(struct generation *g, const char *bytes, size_t n, struct
 	struct buf before;
 	const char *s;
 	size_t len = 0;
-	int r = read_common(g, bytes, n, p);
+	int r = read_common(g, bytes, n, infill_fields, p);
 
 	if (r || (r = field_value(g->body, "input_prefix", JSON_STRING, &prefix, p)) ||
 	    (r = field_value(g->body, "input_suffix", JSON_STRING, &suffix, p)) ||

@@ -17,34 +17,50 @@
 
 /* ---- reading ---- */
 
+/* Of both. */
 static const struct field ollama_fields[] = {
-	{ "model" },
-	{ "messages" },
-	{ "tools" },
-	{ "prompt" },
-	{ "suffix" },
-	{ "system" },
+	TAKEN("model", TAKES_STRING),
 	{ "format" },
-	{ "options" },
-	{ "stream" },
-	{ "think" },
-	{ "raw" },
-	{ "keep_alive" }, /* the model always stays */
+	TAKEN("options", TAKES_OBJECT),
+	TAKEN("stream", TAKES_BOOL),
+	TAKEN("think", TAKES_BOOL | TAKES_STRING),
+	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING), /* the model always stays */
 	{ "logprobs", "false" },
 	{ "top_logprobs", "0" },
-	{ "images" },
-	{ "template", "\"\"" },
-	IGNORED("context", "[]"),
 	IGNORED("truncate", ""),
 	IGNORED("shift", ""),
 	{ NULL },
 };
+static const struct field talk_fields[] = {
+	{ "messages" },
+	TAKEN("tools", TAKES_ARRAY),
+	{ NULL },
+};
+static const struct field generate_fields[] = {
+	TAKEN("prompt", TAKES_STRING), TAKEN("suffix", TAKES_STRING),
+	TAKEN("system", TAKES_STRING), TAKEN("images", TAKES_ARRAY),
+	TAKEN("raw", TAKES_BOOL),      { "template", "\"\"" },
+	IGNORED("context", "[]"),      { NULL },
+};
 
 /* Options of how a model is run, which are the server's here. */
 static const struct field machine_fields[] = {
-	{ "num_ctx" },    { "num_batch" }, { "num_gpu" },          { "main_gpu" }, { "num_thread" },
-	{ "use_mmap" },   { "use_mlock" }, { "low_vram" },         { "numa" },     { "num_keep" },
-	{ "vocab_only" }, { "f16_kv" },    { "penalize_newline" }, { NULL },
+	TAKEN("num_ctx", TAKES_NUMBER),
+	TAKEN("num_batch", TAKES_NUMBER),
+	TAKEN("num_gpu", TAKES_NUMBER),
+	TAKEN("main_gpu", TAKES_NUMBER),
+	TAKEN("num_thread", TAKES_NUMBER),
+	TAKEN("num_keep", TAKES_NUMBER),
+	TAKEN("use_mmap", TAKES_BOOL),
+	TAKEN("use_mlock", TAKES_BOOL),
+	TAKEN("low_vram", TAKES_BOOL),
+	TAKEN("numa", TAKES_BOOL),
+	TAKEN("vocab_only", TAKES_BOOL),
+	TAKEN("f16_kv", TAKES_BOOL),
+	TAKEN("penalize_newline", TAKES_BOOL),
+	{ "logprobs", "false" },
+	{ "top_logprobs", "0" },
+	{ NULL },
 };
 
 static void put_member(struct buf *out, const char *name, const struct json *v)
@@ -87,10 +103,15 @@ static int put_message(const struct json *m, size_t i, struct buf *out, struct p
 	const char *key;
 	char at[60];
 	struct buf own, seen;
+	int r;
 
 	snprintf(at, sizeof at, "messages[%zu]", i);
 	if (json_kind(m) != JSON_OBJECT)
 		return field_wrong(p, at, "an object with role and content", m);
+	if ((r = field_takes(m, at, "images", TAKES_ARRAY, p)) ||
+	    (r = field_takes(m, at, "thinking", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "tool_name", TAKES_STRING, p)))
+		return r;
 	buf_init(&own);
 	buf_init(&seen);
 	put_seen(&seen, json_get(m, "content"), json_get(m, "images"));
@@ -180,26 +201,52 @@ static int put_format(const struct json *format, struct buf *out, struct problem
 	return 0;
 }
 
-static int put_think(const struct json *think, struct buf *out, struct problem *p)
+static int put_think(const struct json *think, struct warnings *w, struct buf *out, struct problem *p)
 {
 	bool yes = false;
 	size_t n;
 
-	if (json_str(think, &n))
+	if (json_str(think, &n)) {
+		warnings_rename(w, "reasoning_effort", "think");
 		put_member(out, "reasoning_effort", think);
-	else if (!json_to_bool(think, &yes))
+	} else if (!json_to_bool(think, &yes))
 		put_text_member(out, "reasoning_effort", yes ? "\"high\"" : "\"none\"");
 	else if (json_kind(think) != JSON_NULL)
 		return field_wrong(p, "think", "true, false or an effort", think);
 	return 0;
 }
 
-static bool is_machine(const char *name)
+/* Options become members of the body, where these stand already. */
+static int check_options(const struct json *options, struct problem *p)
 {
-	for (const struct field *f = machine_fields; f->name; f++)
-		if (!strcmp(f->name, name))
-			return true;
-	return false;
+	static const char *const beside[] = { "model",  "messages",        "tools",       "prompt",          "suffix",
+		                              "stream", "response_format", "json_schema", "reasoning_effort" };
+	char path[60];
+
+	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+		snprintf(path, sizeof path, "options.%s", beside[i]);
+		if (json_kind(json_get(options, beside[i])) != JSON_NULL)
+			return problem_set(p, 400, "unsupported_field", path, "%s is no option", path);
+	}
+	return 0;
+}
+
+/* Does the answer stand between two texts?  An empty one is none. */
+static bool has_suffix(const struct json *body)
+{
+	size_t n = 0;
+
+	return json_str(json_get(body, "suffix"), &n) && n;
+}
+
+/* What a prompt without the template has no place for. */
+static void put_wishes_of_raw(const struct json *body, struct buf *out)
+{
+	static const char *const names[] = { "system", "images", "think" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (json_kind(json_get(body, names[i])) != JSON_NULL)
+			put_member(out, names[i], json_get(body, names[i]));
 }
 
 void ollama_put_model(const struct json *model, struct buf *out)
@@ -218,7 +265,8 @@ void ollama_put_model(const struct json *model, struct buf *out)
 }
 
 /* The body as that of a chat completion, or (raw) of a completion. */
-static int rewrite(const struct json *body, bool generate, bool raw, struct buf *out, struct problem *p)
+static int rewrite(const struct json *body, bool generate, bool raw, struct warnings *w, struct buf *out,
+                   struct problem *p)
 {
 	const struct json *options, *v;
 	struct json_cursor c;
@@ -226,15 +274,16 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct buf 
 	bool stream = true;
 	int r;
 
-	if ((r = field_value(body, "options", JSON_OBJECT, &options, p)) ||
+	if ((r = field_value(body, "options", JSON_OBJECT, &options, p)) || (r = check_options(options, p)) ||
 	    (r = field_bool(body, "stream", &stream, p)))
 		return r;
 	buf_putc(out, '{');
 	ollama_put_model(json_get(body, "model"), out);
-	if (raw || json_kind(json_get(body, "suffix")) == JSON_STRING) {
+	if (raw) {
 		put_member(out, "prompt", json_get(body, "prompt"));
-		if (json_kind(json_get(body, "suffix")) == JSON_STRING)
+		if (has_suffix(body))
 			put_member(out, "suffix", json_get(body, "suffix"));
+		put_wishes_of_raw(body, out);
 	} else if (generate) {
 		put_question(body, out);
 	} else if ((r = put_messages(body, out, p))) {
@@ -244,28 +293,26 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct buf 
 		put_member(out, "tools", json_get(body, "tools"));
 	put_text_member(out, "stream", stream ? "true" : "false");
 	if ((r = put_format(json_get(body, "format"), out, p)) ||
-	    (!raw && (r = put_think(json_get(body, "think"), out, p))))
+	    (!raw && (r = put_think(json_get(body, "think"), w, out, p))))
 		return r;
 	if (options)
 		for (c = json_first(options); json_next(&c, &key, &v);)
-			if (!is_machine(key))
-				put_member(out, key, v);
+			put_member(out, key, v);
 	buf_putc(out, '}');
 	return 0;
-}
-
-static int read_chat(struct generation *g, struct chat *c, struct problem *p)
-{
-	int r = params_read(&g->params, g->body, g->served, p);
-
-	return r ? r : chat_read(g, c, p);
 }
 
 /* A prompt without the template. */
 static int read_raw(struct generation *g, const char *text, size_t n, struct problem *p)
 {
-	static const struct field known[] = { { "prompt" }, { "suffix" }, { NULL } };
-	static const struct field *const tables[] = { known, form_fields, params_fields, NULL };
+	static const struct field known[] = { { "prompt" },
+		                              { "suffix" },
+		                              { "system", "\"\"", "the prompt is taken as it is" },
+		                              { "images", "[]", "the prompt is taken as it is" },
+		                              { "tools", "[]", "the prompt is taken as it is" },
+		                              IGNORED("think", "false"),
+		                              { NULL } };
+	static const struct field *const tables[] = { machine_fields, known, form_fields, params_fields, NULL };
 	const char *before, *after;
 	size_t n_before = 0, n_after = 0;
 	int r;
@@ -287,7 +334,7 @@ static bool asks_nothing(const struct json *body, bool generate)
 	const struct json *v = json_get(body, generate ? "prompt" : "messages");
 	size_t n = 0;
 
-	if (generate && (json_len(json_get(body, "images")) || json_kind(json_get(body, "suffix")) == JSON_STRING))
+	if (generate && (json_len(json_get(body, "images")) || has_suffix(body)))
 		return false;
 	if (json_kind(v) == JSON_NULL)
 		return true;
@@ -296,9 +343,10 @@ static bool asks_nothing(const struct json *body, bool generate)
 
 static int read_any(struct generation *g, const char *bytes, size_t n, bool generate, struct problem *p)
 {
-	static const struct field *const own[] = { ollama_fields, NULL };
-	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
-	struct json *body = body_read(bytes, n, own, &g->params.warnings, p);
+	static const struct field *const talk[] = { talk_fields, ollama_fields, NULL };
+	static const struct field *const text[] = { generate_fields, ollama_fields, NULL };
+	static const struct field *const tables[] = { machine_fields, chat_fields, form_fields, params_fields, NULL };
+	struct json *body = body_read(bytes, n, generate ? text : talk, &g->params.warnings, p);
 	bool raw = false;
 	struct buf b;
 	int r;
@@ -312,11 +360,11 @@ static int read_any(struct generation *g, const char *bytes, size_t n, bool gene
 		buf_putc(&b, '}');
 		g->body = json_parse(b.p, b.n, 0, NULL);
 		r = model_read(g, g->body, p);
-	} else if (!(r = field_bool(body, "raw", &raw, p)) && !(r = rewrite(body, generate, raw, &b, p))) {
-		if (raw || json_kind(json_get(body, "suffix")) == JSON_STRING)
-			r = read_raw(g, b.p, b.n, p);
-		else
-			r = chat_body(g, b.p, b.n, tables, read_chat, chat_prompt, p);
+	} else if (!generate || !(r = field_bool(body, "raw", &raw, p))) {
+		/* The answer to a suffix stands between two texts, which no template frames. */
+		raw |= generate && has_suffix(body);
+		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)))
+			r = raw ? read_raw(g, b.p, b.n, p) : chat_body(g, b.p, b.n, tables, chat_read, chat_prompt, p);
 	}
 	buf_fini(&b);
 	json_free(body);
@@ -603,8 +651,12 @@ static void tags(struct exchange *x)
 /* Reads the name; there is nothing else to be read. */
 static int read_show(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field known[] = { { "model" },  SYNONYM("name", "model"), { "verbose" },
-		                              { "system" }, { "template" },           { "options" },
+	static const struct field known[] = { TAKEN("model", TAKES_STRING),
+		                              SYNONYM("name", "model"),
+		                              TAKEN("verbose", TAKES_BOOL),
+		                              TAKEN("system", TAKES_STRING),
+		                              TAKEN("template", TAKES_STRING),
+		                              TAKEN("options", TAKES_OBJECT),
 		                              { NULL } };
 	static const struct field *const tables[] = { known, NULL };
 	struct json *body = body_read(bytes, n, tables, &g->params.warnings, p);

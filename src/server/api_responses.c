@@ -56,13 +56,14 @@ static const struct field response_fields[] = {
 	{ "chat_template_kwargs" },
 	{ "return_progress" },
 	{ "include" },
-	{ "client_metadata" }, /* Codex's: about the client, and changes nothing */
+	TAKEN("client_metadata", TAKES_OBJECT), /* Codex's: about the client, and changes nothing */
 	{ "verbosity", "\"medium\"", "use text.verbosity", FIELD_IGNORED },
 	{ "top_logprobs" },
 	{ "n", "1" },
 	{ "logprobs", "false|0", "use include: message.output_text.logprobs" },
 	IGNORED("truncation", "\"disabled\""),
 	SYNONYM("max_tokens", "max_output_tokens"),
+	OTHER_LIMITS("max_output_tokens"),
 	IGNORED("background", "false"),
 	{ "conversation", "" },
 	{ "prompt", "" },
@@ -91,11 +92,15 @@ static const struct field response_fields[] = {
 static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	static const struct field in_reasoning[] = {
-		{ "effort" }, { "summary" }, { "generate_summary" }, IGNORED("context", "\"auto\""), { NULL }
+		{ "effort" },
+		TAKEN("summary", TAKES_STRING),
+		TAKEN("generate_summary", TAKES_STRING),
+		IGNORED("context", "\"auto\""),
+		{ NULL },
 	};
 	static const struct field in_text[] = { { "format" }, IGNORED("verbosity", "\"medium\""), { NULL } };
 	static const struct field in_stream[] = { IGNORED("include_obfuscation", "false"),
-		                                  { "include_usage" },
+		                                  TAKEN("include_usage", TAKES_BOOL),
 		                                  { NULL } };
 	static const struct {
 		const char *name;

@@ -100,10 +100,13 @@ static void put_tokens(struct generation *g)
 	buf_puts(b, "}\n");
 }
 
-static const struct field tokenize_fields[] = {
-	{ "model" },       { "prompt" },        { "content" },     { "messages" },          { "add_special_tokens" },
-	{ "add_special" }, { "parse_special" }, { "with_pieces" }, { "return_token_strs" }, { NULL },
+static const struct field tokenize_fields[] = { { "with_pieces" }, { "return_token_strs" }, { NULL } };
+static const struct field text_fields[] = {
+	TAKEN("model", TAKES_STRING), { "prompt" },      { "content" },       { "messages" },
+	{ "add_special_tokens" },     { "add_special" }, { "parse_special" }, { NULL },
 };
+/* A body of either kind may have the other's prompt in it: it is refused below, by name. */
+static const struct field either_fields[] = { { "prompt" }, { "content" }, { NULL } };
 
 static int read_text(struct generation *g, const char *name, bool around, struct problem *p)
 {
@@ -137,19 +140,22 @@ static int read_chat(struct generation *g, struct problem *p)
 
 static int read_tokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
 {
-	static const struct field *const text[] = { tokenize_fields, NULL }, *const chat[] = { tokenize_fields,
-		                                                                               chat_fields, form_fields,
-		                                                                               params_fields, NULL };
+	static const struct field *const text[] = { tokenize_fields, text_fields, NULL };
+	static const struct field *const chat[] = { tokenize_fields, either_fields, chat_fields,
+		                                    form_fields,     params_fields, NULL };
 	struct telling *own = g->own;
+	struct json *body;
 	bool is_chat;
 	int r;
 
-	if (!(g->body = body_parse(bytes, n, p)))
+	if (!(body = body_parse(bytes, n, p)))
 		return p->status;
+	is_chat = json_kind(json_get(body, "messages")) != JSON_NULL;
+	json_free(body);
 	generation_prompts(g, 1);
-	is_chat = json_kind(json_get(g->body, "messages")) != JSON_NULL;
-	if ((r = fields_check(g->body, NULL, is_chat ? chat : text, &g->params.warnings, p)) ||
-	    (r = model_read(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &own->pieces, p)) ||
+	if (!(g->body = body_read(bytes, n, is_chat ? chat : text, &g->params.warnings, p)))
+		return p->status;
+	if ((r = model_read(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &own->pieces, p)) ||
 	    (r = field_bool(g->body, "return_token_strs", &own->strings, p)))
 		return r;
 	if (is_chat + (json_get(g->body, "prompt") != NULL) + (json_get(g->body, "content") != NULL) > 1)

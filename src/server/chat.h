@@ -50,7 +50,7 @@ int chat_text(struct generation *g, struct chat *c, struct buf *out, struct prob
 typedef int chat_step(struct generation *g, struct chat *c, struct problem *p);
 int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
               chat_step *make, struct problem *p);
-/* The OpenAI API's body but sampling: g->body is read into *c. */
+/* The OpenAI API's body: g->body is read into *c and g->params. */
 chat_step chat_read;
 extern const struct field chat_fields[];
 

@@ -39,7 +39,9 @@ const struct field chat_fields[] = {
 	{ "suffix", "\"\"" },
 	IGNORED("moderation", ""),
 	/* of the other APIs */
+	SYNONYM("max_tokens", "max_completion_tokens"),
 	SYNONYM("max_output_tokens", "max_completion_tokens"),
+	OTHER_LIMITS("max_completion_tokens"),
 	SYNONYM("stop_sequences", "stop"),
 	{ "system", "", "use a message of that role" },
 	{ "input", "", "use messages" },
@@ -133,7 +135,22 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 	return r;
 }
 
-int chat_read(struct generation *g, struct chat *c, struct problem *p)
+static int read_logprobs(struct params *a, const struct json *body, struct problem *p)
+{
+	int64_t top = 0;
+	int r;
+
+	if ((r = field_bool(body, "logprobs", &a->logprobs, p)) ||
+	    (r = field_int(body, "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+		return r;
+	if (top && !a->logprobs)
+		return problem_set(p, 400, "invalid_value", "top_logprobs", "top_logprobs is only for logprobs: true");
+	params_logprobs(a, (int)top);
+	return 0;
+}
+
+/* What is asked of the conversation: all but sampling and log-probabilities. */
+static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *effort;
 	const struct template *t;
@@ -169,4 +186,15 @@ int chat_read(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = structured_fields(g, body, p)))
 		return r;
 	return messages_normal(json_get(body, "messages"), &g->images, &c->messages, p);
+}
+
+int chat_read(struct generation *g, struct chat *c, struct problem *p)
+{
+	struct params *a = &g->params;
+	int r;
+
+	if ((r = params_read(a, g->body, g->served, p)) || (r = read_logprobs(a, g->body, p)) ||
+	    (r = params_max_tokens(a, g->body, "max_completion_tokens", p)))
+		return r;
+	return read_wishes(g, c, p);
 }

@@ -42,27 +42,44 @@ int chat_choice(struct chat *c, const struct json *v, struct problem *p)
 {
 	const struct json *type = json_get(v, "type"), *name = json_get(v, "name"), *own;
 	size_t n;
-	const char *s = json_str(type, &n);
+	const char *s = json_str(type, &n), *inside;
+	int r;
 
 	if (json_kind(v) == JSON_NULL)
 		return 0;
 	if (json_kind(v) != JSON_OBJECT)
 		return choice_mode(c, v, "tool_choice", p);
+	if ((r = field_takes(v, "tool_choice", "type", TAKES_STRING, p)) ||
+	    (r = field_takes(v, "tool_choice", "allowed_tools", TAKES_OBJECT, p)) ||
+	    (r = field_takes(v, "tool_choice", "function", TAKES_OBJECT, p)) ||
+	    (r = field_takes(v, "tool_choice", "custom", TAKES_OBJECT, p)))
+		return r;
 	if (s && !strcmp(s, "allowed_tools")) {
 		own = json_get(v, "allowed_tools") ? json_get(v, "allowed_tools") : v;
 		c->allowed = json_get(own, "tools");
 		if (json_kind(c->allowed) != JSON_ARRAY)
-			return field_wrong(p, "tool_choice.tools", "an array of tools", c->allowed);
+			return field_wrong(p, own == v ? "tool_choice.tools" : "tool_choice.allowed_tools.tools",
+			                   "an array of tools", c->allowed);
+		for (size_t i = 0; i < json_len(c->allowed); i++)
+			if ((r = field_takes(json_at(c->allowed, i), "tool_choice.tools", "type", TAKES_STRING, p)))
+				return r;
 		return choice_mode(c, json_get(own, "mode"), "tool_choice.mode", p);
 	}
 	if (s && strcmp(s, "function") && strcmp(s, "custom"))
 		return problem_set(p, 400, "unsupported_field", "tool_choice",
 		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
 	/* The name stands beside the type in the Responses API, in an object named after the type in the other. */
-	if (!name)
-		name = json_get(json_get(v, s && *s == 'c' ? "custom" : "function"), "name");
+	inside = s && *s == 'c' ? "custom" : "function";
+	if (!name && (v = json_get(v, inside)))
+		name = json_get(v, "name");
+	else
+		inside = NULL;
 	if (!(c->named = json_str(name, &n)))
-		return field_wrong(p, "tool_choice.name", "a string", name);
+		return field_wrong(p,
+		                   !inside        ? "tool_choice.name" :
+		                   *inside == 'c' ? "tool_choice.custom.name" :
+		                                    "tool_choice.function.name",
+		                   "a string", name);
 	c->use = TOOLS_NAMED;
 	return 0;
 }

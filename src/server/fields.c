@@ -1,6 +1,7 @@
 /* fields.c - see fields.h. */
 #include "server/fields.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ void warnings_init(struct warnings *w)
 	buf_init(&w->unknown);
 	buf_init(&w->ignored);
 	buf_init(&w->tools);
+	buf_init(&w->renamed);
 }
 
 void warnings_fini(struct warnings *w)
@@ -51,6 +53,7 @@ void warnings_fini(struct warnings *w)
 	buf_fini(&w->unknown);
 	buf_fini(&w->ignored);
 	buf_fini(&w->tools);
+	buf_fini(&w->renamed);
 }
 
 bool warnings_some(const struct warnings *w)
@@ -110,22 +113,78 @@ void warnings_add(struct buf *list, const char *at, const char *name)
 
 /* ---- tables ---- */
 
+/* "a string, a number or an array", of a set of kinds. */
+static void name_kinds(int kinds, char *out, size_t size)
+{
+	static const struct {
+		int kind;
+		const char *name;
+	} names[] = {
+		{ TAKES_STRING, "a string" }, { TAKES_NUMBER, "a number" },  { TAKES_BOOL, "true or false" },
+		{ TAKES_ARRAY, "an array" },  { TAKES_OBJECT, "an object" },
+	};
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (kinds & names[i].kind) {
+			kinds &= ~names[i].kind;
+			n += (size_t)snprintf(out + n, size - n, "%s%s",
+			                      !n    ? "" :
+			                      kinds ? ", " :
+			                              " or ",
+			                      names[i].name);
+		}
+}
+
+static int kind_bit(enum json_kind kind)
+{
+	switch (kind) {
+	case JSON_BOOL: return TAKES_BOOL;
+	case JSON_STRING: return TAKES_STRING;
+	case JSON_ARRAY: return TAKES_ARRAY;
+	case JSON_OBJECT: return TAKES_OBJECT;
+	case JSON_NULL: return 0;
+	default: return TAKES_NUMBER;
+	}
+}
+
+static int wrong_kind(const char *path, int kinds, const struct json *v, struct problem *p)
+{
+	char expected[100];
+
+	if (json_kind(v) == JSON_NULL || (kinds & kind_bit(json_kind(v))))
+		return 0;
+	name_kinds(kinds, expected, sizeof expected);
+	return field_wrong(p, path, expected, v);
+}
+
+int field_takes(const struct json *object, const char *at, const char *name, int kinds, struct problem *p)
+{
+	char path[120];
+
+	snprintf(path, sizeof path, "%.80s%s%s", at ? at : "", at ? "." : "", name);
+	return wrong_kind(path, kinds, json_get(object, name), p);
+}
+
 static int check_one(const struct field *f, const struct json *v, const char *at, const char *name, struct warnings *w,
                      struct problem *p)
 {
 	char path[120];
+	int r;
 
 	if (!f) {
 		warnings_add(&w->unknown, at, name);
 		return 0;
 	}
+	snprintf(path, sizeof path, "%s%s%s", at ? at : "", at ? "." : "", name);
+	if (f->takes && (r = wrong_kind(path, f->takes, v, p)))
+		return r;
 	if (json_kind(v) == JSON_NULL || (f->neutral && is_neutral(f, v)) || (!f->neutral && f->rule != FIELD_IGNORED))
 		return 0;
 	if (f->rule == FIELD_IGNORED) {
 		warnings_add(&w->ignored, at, name);
 		return 0;
 	}
-	snprintf(path, sizeof path, "%s%s%s", at ? at : "", at ? "." : "", name);
 	return problem_set(p, 400, "unsupported_field", path, "%s is not supported by this server%s%s", path,
 	                   f->hint ? ": " : "", f->hint ? f->hint : "");
 }
@@ -149,35 +208,97 @@ static bool is_synonym(const struct field *const *tables, const char *name, cons
 	return *f && (*f)->rule == FIELD_SYNONYM;
 }
 
-/* The body with its synonyms under the names that are read; of a field that is there under both, the latter counts.
- * Takes body. */
-static struct json *rename_synonyms(struct json *body, const struct field *const *tables)
+static bool same_json(const struct json *a, const struct json *b)
+{
+	struct buf s, t;
+	bool same;
+
+	buf_init(&s);
+	buf_init(&t);
+	json_put(&s, a);
+	json_put(&t, b);
+	same = s.n == t.n && !memcmp(s.p, t.p, s.n);
+	buf_fini(&s);
+	buf_fini(&t);
+	return same;
+}
+
+/* Fields that came under other names, and the value that counts of each: its own name's, or else that of the first
+ * synonym that is no null. */
+struct renamed {
+	struct {
+		const char *name;
+		const struct json *v;
+	} of[16];
+	int n;
+};
+
+static const struct json *counting(const struct renamed *r, const char *name)
+{
+	for (int i = 0; i < r->n; i++)
+		if (!strcmp(r->of[i].name, name))
+			return r->of[i].v;
+	return NULL;
+}
+
+static void find_renamed(const struct json *body, const struct field *const *tables, struct renamed *r)
 {
 	struct json_cursor c = json_first(body);
 	const struct field *f;
 	const struct json *v;
 	const char *name;
-	struct json *other;
-	struct buf b;
-	int some = 0, count = 0;
 
+	r->n = 0;
 	while (json_next(&c, &name, &v))
-		some += is_synonym(tables, name, &f);
-	if (!some)
+		if (json_kind(v) != JSON_NULL && is_synonym(tables, name, &f) && !counting(r, f->hint)) {
+			const struct json *own = json_get(body, f->hint);
+
+			assert(r->n < (int)(sizeof r->of / sizeof *r->of));
+			r->of[r->n].name = f->hint;
+			r->of[r->n++].v = json_kind(own) != JSON_NULL ? own : v;
+		}
+}
+
+/* Writes a member under the name that is read; of a field that is there under several, one counts, and the others are
+ * left out. */
+static void put_renamed(const struct renamed *r, const struct field *const *tables, const char *name,
+                        const struct json *v, struct warnings *w, struct buf *b)
+{
+	const struct field *f;
+	bool synonym = is_synonym(tables, name, &f);
+	const char *read = synonym ? f->hint : name;
+	const struct json *counts = counting(r, read);
+
+	if (synonym ? counts != v : counts && json_kind(v) == JSON_NULL) {
+		if (json_kind(v) != JSON_NULL && !same_json(v, counts))
+			warnings_add(&w->ignored, NULL, name);
+		return;
+	}
+	if (synonym)
+		warnings_rename(w, read, name);
+	buf_puts(b, b->n > 1 ? "," : "");
+	json_put_cstr(b, read);
+	buf_putc(b, ':');
+	json_put(b, v);
+}
+
+/* The body with its synonyms under the names that are read.  Takes body. */
+static struct json *rename_synonyms(struct json *body, const struct field *const *tables, struct warnings *w)
+{
+	struct json_cursor c = json_first(body);
+	const struct json *v;
+	const char *name;
+	struct json *other;
+	struct renamed r;
+	struct buf b;
+
+	find_renamed(body, tables, &r);
+	if (!r.n)
 		return body;
 	buf_init(&b);
 	buf_putc(&b, '{');
-	for (c = json_first(body); json_next(&c, &name, &v);) {
-		bool other_name = is_synonym(tables, name, &f);
-
-		if (other_name && json_kind(json_get(body, f->hint)) != JSON_NULL)
-			continue;
-		if (count++)
-			buf_putc(&b, ',');
-		json_put_cstr(&b, other_name ? f->hint : name);
-		buf_putc(&b, ':');
-		json_put(&b, v);
-	}
+	while (json_next(&c, &name, &v))
+		put_renamed(&r, tables, name, v, w, &b);
 	buf_putc(&b, '}');
 	other = json_parse(b.p, b.n, NEST_MAX, NULL);
 	buf_fini(&b);
@@ -187,6 +308,31 @@ static struct json *rename_synonyms(struct json *body, const struct field *const
 	return other;
 }
 
+void warnings_rename(struct warnings *w, const char *read, const char *written)
+{
+	buf_put(&w->renamed, read, strlen(read) + 1);
+	buf_put(&w->renamed, written, strlen(written) + 1);
+}
+
+void fields_own_name(const struct warnings *w, struct problem *p)
+{
+	const char *at = w->renamed.p, *end = at + w->renamed.n;
+	struct problem old = *p;
+
+	while (at < end) {
+		const char *name = at, *synonym = name + strlen(name) + 1;
+		size_t n = strlen(name);
+
+		at = synonym + strlen(synonym) + 1;
+		if (strncmp(old.param, name, n) || (old.param[n] && old.param[n] != '[' && old.param[n] != '.'))
+			continue;
+		snprintf(p->param, sizeof p->param, "%s%s", synonym, old.param + n);
+		if (!strncmp(old.message, name, n))
+			snprintf(p->message, sizeof p->message, "%s%s", synonym, old.message + n);
+		return;
+	}
+}
+
 struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
                        struct problem *p)
 {
@@ -194,7 +340,7 @@ struct json *body_read(const char *bytes, size_t n, const struct field *const *t
 
 	if (!body)
 		return NULL;
-	body = rename_synonyms(body, tables);
+	body = rename_synonyms(body, tables, w);
 	if (fields_check(body, NULL, tables, w, p)) {
 		json_free(body);
 		return NULL;

@@ -21,12 +21,22 @@ enum field_rule {
 	FIELD_SYNONYM,  /* another name of the field `hint`, and read as that */
 };
 
+/* Kinds of values, as a set. */
+enum {
+	TAKES_BOOL = 1,
+	TAKES_NUMBER = 2,
+	TAKES_STRING = 4,
+	TAKES_ARRAY = 8,
+	TAKES_OBJECT = 16,
+};
+
 /* One field.  neutral: JSON texts between '|' that ask for nothing, so that rule does not apply; null never asks for
  * anything.  NULL: every value counts as honoured, unless a rule is given. */
 struct field {
 	const char *name, *neutral;
 	const char *hint;     /* NULL, or what to do instead */
 	enum field_rule rule; /* 0 with neutral: FIELD_REFUSED */
+	int takes;            /* kinds that fields_check lets through; 0: whatever reads the field checks its kind */
 };
 #define IGNORED(name, neutral)                     \
 	{                                          \
@@ -37,9 +47,19 @@ struct field {
 		name, NULL, of, FIELD_SYNONYM \
 	}
 
+/* A field that is read by nothing, or not wherever its name is known: its value is of one of these kinds, or a 400. */
+#define TAKEN(name, kinds)                                \
+	{                                                 \
+		name, NULL, NULL, FIELD_HONOURED, (kinds) \
+	}
+
+/* What other servers call the limit of an answer's tokens, which an API knows under one name of its own. */
+#define OTHER_LIMITS(name) SYNONYM("max_new_tokens", name), SYNONYM("num_predict", name), SYNONYM("n_predict", name)
+
 /* Warnings that a reply carries about its request: names of fields, separated by ", ". */
 struct warnings {
 	struct buf unknown, ignored, tools; /* fields, fields, kinds of tools that were left out */
+	struct buf renamed;                 /* "NAME\0SYNONYM\0" of each field that came under another name */
 };
 void warnings_init(struct warnings *w);
 void warnings_fini(struct warnings *w);
@@ -55,9 +75,15 @@ void warnings_add(struct buf *list, const char *at, const char *name);
 int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p);
 /* body_parse, synonyms replaced by the names that are read, and fields_check: the object, to be freed with json_free,
- * or NULL with *p filled. */
+ * or NULL with *p filled.  A synonym beside the field's own name, or another synonym of it, with another value is an
+ * ignored field. */
 struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
                        struct problem *p);
+
+/* Tells of a field that is read as another: an error names it as it was written. */
+void warnings_rename(struct warnings *w, const char *read, const char *written);
+/* Makes *p name a field as the client wrote it, where body_read replaced a synonym. */
+void fields_own_name(const struct warnings *w, struct problem *p);
 
 int field_bool(const struct json *body, const char *name, bool *out, struct problem *p);
 int field_int(const struct json *body, const char *name, int64_t min, int64_t max, int64_t *out,
@@ -66,6 +92,9 @@ int field_number(const struct json *body, const char *name, double min, double m
 /* The value of that kind, or NULL when absent or null. */
 int field_value(const struct json *body, const char *name, enum json_kind kind, const struct json **out,
                 struct problem *p);
+
+/* Checks the kind (TAKES_...) of a member of the object at that path, which is NULL for the body itself. */
+int field_takes(const struct json *object, const char *at, const char *name, int kinds, struct problem *p);
 
 /* "name must be EXPECTED; found FOUND", a 400.  name may be a path. */
 int field_wrong(struct problem *p, const char *name, const char *expected, const struct json *found);

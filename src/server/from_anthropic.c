@@ -53,6 +53,18 @@ static int image(const struct json *block, const char *at, struct buf *out, stru
 	return images_url(im, s, n, where, out, p);
 }
 
+/* What any block may carry beside what it says; it changes nothing. */
+static int check_marks(const struct json *block, const char *at, struct problem *p)
+{
+	char where[120];
+	int r;
+
+	if ((r = field_takes(block, at, "cache_control", TAKES_OBJECT, p)))
+		return r;
+	snprintf(where, sizeof where, "%.90s.cache_control", at);
+	return field_takes(json_get(block, "cache_control"), where, "type", TAKES_STRING, p);
+}
+
 /* The text of a block, or the mark of its image. */
 static int text_of(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
 {
@@ -60,10 +72,13 @@ static int text_of(const struct json *block, const char *at, struct buf *out, st
 	char where[120];
 	const char *s;
 	size_t n;
+	int r;
 
 	snprintf(where, sizeof where, "%.90s.type", at);
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
+	if ((r = check_marks(block, at, p)))
+		return r;
 	if (str_is(type, "document"))
 		return document(block, at, out, im, p);
 	if (str_is(type, "search_result")) {
@@ -128,6 +143,8 @@ static int tool_result(const struct json *block, const char *at, struct buf *out
 	struct buf text;
 	int r;
 
+	if ((r = check_marks(block, at, p)))
+		return r;
 	snprintf(where, sizeof where, "%.90s.tool_use_id", at);
 	if (json_kind(id) != JSON_STRING)
 		return field_wrong(p, where, "a string", id);
@@ -188,7 +205,10 @@ static int tool_use(const struct json *block, const char *at, struct buf *calls,
 	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"),
 			  *input = json_get(block, "input");
 	char where[120];
+	int r;
 
+	if ((r = check_marks(block, at, p)) || (r = field_takes(block, at, "id", TAKES_STRING, p)))
+		return r;
 	snprintf(where, sizeof where, "%.90s.name", at);
 	if (json_kind(name) != JSON_STRING)
 		return field_wrong(p, where, "a string", name);
@@ -257,8 +277,11 @@ static int assistant_block(const struct json *block, const char *at, struct said
 	char field[120];
 	const char *s;
 	size_t n;
+	int r;
 
 	if (str_is(type, "thinking")) {
+		if ((r = field_takes(block, at, "signature", TAKES_STRING, p)))
+			return r;
 		snprintf(field, sizeof field, "%.90s.thinking", at);
 		if (!(s = json_str(json_get(block, "thinking"), &n)))
 			return field_wrong(p, field, "a string", json_get(block, "thinking"));

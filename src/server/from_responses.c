@@ -168,10 +168,13 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 	const char *name = json_str(own, &n), *space = json_str(json_get(item, "namespace"), &n), *s;
 	struct buf flat, input;
 	char where[100];
+	int r;
 
 	snprintf(where, sizeof where, "%.80s.name", at);
 	if (!name)
 		return field_wrong(p, where, "a string", own);
+	if ((r = field_takes(item, at, "namespace", TAKES_STRING, p)))
+		return r;
 	snprintf(where, sizeof where, "%.80s.%s", at, custom ? "input" : "arguments");
 	if (!(s = json_str(v, &n)) && (custom || json_kind(v) != JSON_OBJECT))
 		return field_wrong(p, where, custom ? "a string" : "a string or an object", v);
@@ -292,6 +295,8 @@ static int reasoning(const struct json *v, const char *at, struct spoken *t, str
 	int r;
 
 	t->some = true;
+	if ((r = field_takes(v, at, "summary", TAKES_STRING | TAKES_ARRAY, p)))
+		return r;
 	snprintf(where, sizeof where, "%.40s.content", at);
 	if ((r = text_of(json_get(v, "content"), NULL, where, &t->thinking, p)) || t->thinking.n)
 		return r;
@@ -326,6 +331,9 @@ static int item(const struct json *v, struct images *im, size_t i, struct spoken
 	snprintf(at, sizeof at, "input[%zu]", i);
 	if (json_kind(v) != JSON_OBJECT)
 		return field_wrong(p, at, "an object", v);
+	if ((r = field_takes(v, at, "id", TAKES_STRING, p)) || (r = field_takes(v, at, "call_id", TAKES_STRING, p)) ||
+	    (r = field_takes(v, at, "status", TAKES_STRING, p)))
+		return r;
 	if (json_kind(type) == JSON_NULL || str_is(type, "message"))
 		return message(v, im, at, t, out, p);
 	snprintf(where, sizeof where, "%.40s.type", at);

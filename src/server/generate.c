@@ -66,9 +66,10 @@ static int too_long(const struct generation *g, struct problem *p, const char *a
 		snprintf(most, sizeof most, "up to %lld", (long long)g->params.max_tokens);
 	return problem_set(
 		p, 400, "context_length_exceeded", NULL,
-		"the prompt is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
+		"%s%s is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
 		" %d tokens, the answer included",
-		about, n, most, g->served->ctx_max);
+		g->prompt_field ? "" : "the ", g->prompt_field ? g->prompt_field : "prompt", about, n, most,
+		g->served->ctx_max);
 }
 
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
@@ -95,7 +96,8 @@ static int check_prompts(struct generation *g, struct problem *p)
 {
 	for (int i = 0; i < g->n_prompt && !g->fam->any_length; i++) {
 		if (!g->prompt[i].n)
-			return problem_set(p, 400, "invalid_prompt", "prompt", "the prompt is empty");
+			return problem_set(p, 400, "invalid_prompt", g->prompt_field ? g->prompt_field : "prompt",
+			                   "%s is empty", g->prompt_field ? g->prompt_field : "the prompt");
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
 			return too_long(g, p, "", g->prompt[i].n);
 	}
@@ -200,8 +202,9 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->images.hosts = &x->srv->image_hosts;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (!fam->read(g, x->body.p, x->body.n, &x->problem) && !check_strict(g, &x->problem) &&
-	    !check_lengths(g, &x->problem))
+	if (fam->read(g, x->body.p, x->body.n, &x->problem))
+		fields_own_name(&g->params.warnings, &x->problem);
+	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
 	/* The report stands in usage. */
 	if (g->params.cache_report && g->params.stream)

@@ -111,14 +111,21 @@ static int tool_call(const struct json *call, const char *at, struct buf *out, s
 	struct json_cursor c;
 	char where[120];
 	const char *key;
-	int count = 0;
+	int count = 0, r;
 
+	if ((r = field_takes(call, at, "id", TAKES_STRING, p)) || (r = field_takes(call, at, "type", TAKES_STRING, p)))
+		return r;
 	snprintf(where, sizeof where, "%.90s.function", at);
 	if (json_kind(f) != JSON_OBJECT)
 		return field_wrong(p, where, "an object with a name", f);
 	snprintf(where, sizeof where, "%.90s.function.name", at);
 	if (json_kind(json_get(f, "name")) != JSON_STRING)
 		return field_wrong(p, where, "a string", json_get(f, "name"));
+	snprintf(where, sizeof where, "%.90s.function.arguments", at);
+	v = json_get(f, "arguments");
+	if (json_kind(v) != JSON_NULL && json_kind(v) != JSON_STRING && json_kind(v) != JSON_OBJECT &&
+	    (json_kind(v) != JSON_ARRAY || json_len(v)))
+		return field_wrong(p, where, "a string or an object", v);
 	buf_putc(out, '{');
 	for (c = json_first(call); json_next(&c, &key, &v);) {
 		if (!strcmp(key, "function"))
@@ -236,6 +243,11 @@ static int message(const struct json *m, int i, struct images *im, struct buf *o
 	snprintf(at, sizeof at, "messages[%d].role", i);
 	if (k == 5)
 		return field_wrong(p, at, "system, developer, user, assistant or tool", role);
+	snprintf(at, sizeof at, "messages[%d]", i);
+	if ((r = field_takes(m, at, "name", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "tool_call_id", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "prefix", TAKES_BOOL, p)))
+		return r;
 	snprintf(at, sizeof at, "messages[%d].content", i);
 	if (k != 3 && !json_get(m, "content"))
 		return field_wrong(p, at, "a string, null or an array of text parts", NULL);
@@ -289,22 +301,6 @@ int messages_normal(const struct json *messages, struct images *im, struct buf *
 	return 0;
 }
 
-static int check_member(const struct json *object, const char *at, const char *name, enum json_kind kind,
-                        struct problem *p)
-{
-	const struct json *v = json_get(object, name);
-	char where[100];
-
-	if (json_kind(v) == JSON_NULL || json_kind(v) == kind)
-		return 0;
-	snprintf(where, sizeof where, "%.60s%s", at, name);
-	return field_wrong(p, where,
-	                   kind == JSON_STRING ? "a string" :
-	                   kind == JSON_BOOL   ? "true or false" :
-	                                         "an object",
-	                   v);
-}
-
 int tools_check(const struct json *tools, struct problem *p)
 {
 	char at[60];
@@ -322,10 +318,10 @@ int tools_check(const struct json *tools, struct problem *p)
 		snprintf(at, sizeof at, "tools[%zu].function.name", i);
 		if (json_kind(json_get(f, "name")) != JSON_STRING)
 			return field_wrong(p, at, "a string", json_get(f, "name"));
-		snprintf(at, sizeof at, "tools[%zu].function.", i);
-		if ((r = check_member(f, at, "description", JSON_STRING, p)) ||
-		    (r = check_member(f, at, "parameters", JSON_OBJECT, p)) ||
-		    (r = check_member(f, at, "strict", JSON_BOOL, p)))
+		snprintf(at, sizeof at, "tools[%zu].function", i);
+		if ((r = field_takes(f, at, "description", TAKES_STRING, p)) ||
+		    (r = field_takes(f, at, "parameters", TAKES_OBJECT, p)) ||
+		    (r = field_takes(f, at, "strict", TAKES_BOOL, p)))
 			return r;
 	}
 	return 0;

@@ -127,8 +127,14 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p)
 {
 	static const struct field known[] = {
-		{ "type" },   { "name" },        { "description" }, { "schema" },
-		{ "strict" }, { "json_schema" }, { "grammar" },     { NULL },
+		{ "type" },
+		TAKEN("name", TAKES_STRING),
+		TAKEN("description", TAKES_STRING),
+		{ "schema" },
+		TAKEN("strict", TAKES_BOOL),
+		{ "json_schema" },
+		{ "grammar" },
+		{ NULL },
 	};
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *type = json_get(format, "type"), *schema = json_get(format, "schema");
@@ -187,7 +193,7 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 		{ "grammar" },
 		{ "json_object", "false|true" },
 		{ "structural_tag", "" },
-		{ "disable_fallback" },
+		TAKEN("disable_fallback", TAKES_BOOL),
 		{ "disable_any_whitespace", "false" },
 		{ "disable_additional_properties", "false" },
 		{ "whitespace_pattern", "" },

@@ -235,8 +235,17 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	const char *name, *text, *definition;
 	struct buf about, pattern;
 	size_t n = 0, n_rules = 0;
+	char where[80];
 	int r;
 
+	snprintf(where, sizeof where, "%.60s.format", at);
+	if ((r = field_takes(t, at, "description", TAKES_STRING, m->p)) ||
+	    (r = field_takes(t, at, "format", TAKES_OBJECT, m->p)) ||
+	    (r = field_takes(format, where, "type", TAKES_STRING, m->p)) ||
+	    (r = field_takes(format, where, "grammar", TAKES_OBJECT, m->p)) ||
+	    (r = field_takes(of, where, "syntax", TAKES_STRING, m->p)) ||
+	    (r = field_takes(of, where, "definition", TAKES_STRING, m->p)))
+		return r;
 	definition = json_str(rules, &n_rules);
 	if ((r = name_of(m, t, at, &name)) ||
 	    (definition && expression && (r = check_expression(m, definition, n_rules, at))))
@@ -342,6 +351,8 @@ static int put_responses(struct making *m, const struct json *t, const char *at,
 		put_search(m, t);
 		return 0;
 	}
+	if ((r = field_takes(t, at, "description", TAKES_STRING, m->p)))
+		return r;
 	if (!str_is(type, "namespace") || space) {
 		leave_out(m, type);
 		return 0;
@@ -387,11 +398,11 @@ static int put_messages(struct making *m, const struct json *t, const char *at, 
 	static const struct field known[] = {
 		{ "type" },
 		{ "name" },
-		{ "description" },
+		TAKEN("description", TAKES_STRING),
 		{ "input_schema" },
-		{ "strict" },
-		{ "cache_control" }, /* harmless */
-		{ "eager_input_streaming" },
+		TAKEN("strict", TAKES_BOOL),
+		TAKEN("cache_control", TAKES_OBJECT), /* harmless */
+		TAKEN("eager_input_streaming", TAKES_BOOL),
 		IGNORED("defer_loading", "false"),
 		IGNORED("allowed_callers", "[\"direct\"]"),
 		IGNORED("input_examples", "[]"),
