@@ -51,6 +51,7 @@ function draw() {
 }
 
 async function show(c) {
+  if (c.id !== conversation.id) by_id("removed").replaceChildren();
   conversation = c;
   history.replaceState(null, "", c.turns.length ? "#" + c.id : location.pathname);
   draw();
@@ -65,7 +66,18 @@ async function keep_it(c) {
     by_id("undo").textContent = "This conversation is not kept: " + e.message;
   }
   if (c === conversation) history.replaceState(null, "", "#" + c.id);
+  await catch_up(c);
   shelf.refresh(conversation.id);
+}
+
+// What another window did to a conversation while an answer was written to it here comes in when that is kept.
+async function catch_up(c) {
+  if (!c.behind) return;
+  const now = await keep.load(c.id);
+  if (c !== conversation || running?.conversation === c || !now) return;
+  now.problem = c.problem;
+  conversation = now;
+  draw();
 }
 
 // ---- asking ----
@@ -84,14 +96,26 @@ async function answer(parent, from = null) {
   else if (!mine.is_turn) c.problem = { message: "Stopped before anything was said.", parent };
   if (mine.problem?.status === 0) look();
   if (from) {
-    delete from.cut;
-    Object.assign(from, mine.turn);
+    // The longer answer in the place of the one that was cut, unless another window may have gone on from that.
+    if (mine.turn.content !== from.content || !mine.turn.cut) {
+      if (!c.behind) c.remove(from);
+      c.add(parent, mine.turn);
+    }
   } else if (mine.is_turn) {
     // Under the branch that was asked, which may not be the one that is shown by now.
     if (c.turns.some((t) => t.id === parent)) c.add(parent, mine.turn);
   }
   draw();
   if (c.turns.length) keep_it(c);
+}
+
+// Messages that were deleted from c.
+async function bring_back(c, gone) {
+  if (running?.conversation.id === c.id) return;
+  const there = c === conversation ? c : (await keep.load(c.id)) ?? c;
+  there.bring_back(gone);
+  await keep_it(there);
+  await show(there);
 }
 
 const acts = {
@@ -117,11 +141,13 @@ const acts = {
   },
   remove(turn) {
     if (running) return;
-    conversation.remove(turn);
-    delete conversation.problem;
+    const c = conversation, gone = c.remove(turn), n = gone.turns.length;
+    delete c.problem;
     draw();
-    if (conversation.turns.length) keep_it(conversation);
-    else keep.remove(conversation.id).then(() => shelf.refresh());
+    if (c.turns.length) keep_it(c);
+    else keep.remove(c).then(() => shelf.refresh());
+    by_id("removed").replaceChildren(n > 1 ? `${n} messages are deleted. ` : "The message is deleted. ",
+      button("Bring back", () => bring_back(c, gone)));
   },
   show(turn) {
     if (running?.conversation === conversation) return;
@@ -189,8 +215,9 @@ function fresh() {
 }
 
 keep.on_change(async (id) => {
-  if (id === conversation.id && !running) await open(id);
-  else shelf.refresh();
+  if (running?.conversation.id === id) running.conversation.behind = true;
+  else if (id === conversation.id) return open(id);
+  shelf.refresh();
 });
 shelf.begin({ open, fresh });
 look();

@@ -1,8 +1,9 @@
 // conversation.js - a conversation as data: a tree of turns, of which one way from the root is shown.
 //
-// A turn is { id, parent, role, content } and what its role has besides: files and pictures of a user, reasoning_content,
-// tool_calls, stats and cut of an answer, tool_call_id and name of a tool's result.  Turns of one parent are branches:
-// editing a message or making an answer again adds one, and none is lost.  No element of the page is known here.
+// A turn is { id, parent, at, role, content } and what its role has besides: files and pictures of a user, reasoning_content,
+// tool_calls, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds
+// another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
+// orders turns, and is later than the parent's.  No element of the page is known here.
 
 const ROLES = ["user", "assistant", "tool"];
 const KIND = "weft conversations";
@@ -67,7 +68,7 @@ export class Conversation {
 
   // A turn after parent (an id, or "" for the root), shown from now on.
   add(parent, turn) {
-    const added = { ...turn, id: new_id(), parent };
+    const added = { ...turn, id: new_id(), parent, at: Math.max(Date.now(), (this.turns.at(-1)?.at ?? 0) + 1) };
     this.turns.push(added);
     this.show(added);
     this.changed = Date.now();
@@ -80,14 +81,29 @@ export class Conversation {
     return this.add(last?.role === "user" ? last.parent : last?.id ?? "", { role: "user", ...turn });
   }
 
-  // With all that follows it.
+  // With all that follows it; returns what bring_back takes.
   remove(turn) {
-    const gone = new Set([turn.id]);
+    const gone = new Set([turn.id]), shown = { ...this.shown };
     for (const t of this.turns) if (gone.has(t.parent)) gone.add(t.id); // a turn stands after its parent
+    const turns = this.turns.filter((t) => gone.has(t.id));
     this.turns = this.turns.filter((t) => !gone.has(t.id));
     for (const id of gone) delete this.shown[id];
     if (gone.has(this.shown[turn.parent])) delete this.shown[turn.parent];
     this.changed = Date.now();
+    return { turns, shown };
+  }
+
+  bring_back({ turns, shown }) {
+    const here = new Set(this.turns.map((t) => t.id));
+    this.take([...this.turns, ...turns.filter((t) => !here.has(t.id))]);
+    Object.assign(this.shown, shown);
+    this.changed = Date.now();
+  }
+
+  // In order, each after its parent.  A turn whose parent another window took away begins a branch of its own.
+  take(turns) {
+    const here = new Set(turns.map((t) => t.id));
+    this.turns = turns.map((t) => (t.parent === "" || here.has(t.parent) ? t : { ...t, parent: "" })).sort((a, b) => a.at - b.at);
   }
 
   // As the API takes it, up to and with the turn of this id.
@@ -106,7 +122,9 @@ export class Conversation {
   }
 
   static from(plain) {
-    return Object.assign(new Conversation(), plain);
+    const c = Object.assign(new Conversation(), plain);
+    c.take(plain.turns);
+    return c;
   }
 }
 
@@ -129,7 +147,7 @@ function turn_from(t, earlier) {
     optional(t.pictures, list_of(is_picture)) && optional(t.tool_calls, list_of(is_call)) &&
     ["reasoning_content", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
   if (!good) throw new Error("a turn of it has not the form of a turn");
-  const out = { id: t.id, parent: t.parent, role: t.role, content: t.content };
+  const out = { id: t.id, parent: t.parent, at: earlier.size, role: t.role, content: t.content };
   for (const m of ["files", "pictures", "tool_calls", "reasoning_content", "stats", "cut", "tool_call_id", "name"])
     if (t[m] !== undefined) out[m] = t[m];
   return out;

@@ -22,8 +22,8 @@ function write(storage, name, value) {
 }
 
 const values = () => Object.fromEntries(FIELDS.map((f) => [f, by_id(f).value]));
-function fill(from) {
-  for (const f of FIELDS) by_id(f).value = typeof from[f] === "string" ? from[f] : "";
+function fill(from, but = null) {
+  for (const f of FIELDS) if (by_id(f) !== but) by_id(f).value = typeof from[f] === "string" ? from[f] : "";
 }
 
 // ---- what a request takes from here ----
@@ -67,7 +67,7 @@ function show_presets(chosen = "") {
   by_id("preset").replaceChildren(element("option", { value: "" }, "none"),
     ...Object.keys(presets).sort().map((name) => element("option", { value: name }, name)));
   by_id("preset").value = chosen;
-  by_id("preset-drop").disabled = !chosen;
+  by_id("preset-drop").disabled = !by_id("preset").value;
 }
 
 by_id("preset").addEventListener("change", () => {
@@ -110,6 +110,12 @@ by_id("settings-open").addEventListener("click", () => by_id("settings").showMod
 by_id("settings-close").addEventListener("click", () => by_id("settings").close());
 by_id("settings").addEventListener("click", (e) => { // beside it
   if (e.target === by_id("settings")) by_id("settings").close();
+});
+
+// What another window keeps counts here too, so that this one does not write what was before.
+addEventListener("storage", (e) => {
+  if (e.key === HERE) fill(read("localStorage", HERE, {}), document.hasFocus() ? document.activeElement : null);
+  if (e.key === PRESETS) show_presets(by_id("preset").value);
 });
 
 fill(read("localStorage", HERE, {}));

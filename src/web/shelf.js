@@ -52,7 +52,7 @@ function rename(c, row) {
 }
 
 async function take_away(c) {
-  await remove(c.id);
+  await remove(c);
   if (c.id === current) acts.fresh();
   else refresh();
   by_id("undo").replaceChildren(`"${c.title}" is deleted. `, button("Bring it back", async () => {

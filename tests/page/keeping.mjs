@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { another, answer, ask, model_says, now, picture, press, ready, said, says, set } from './kit.mjs';
+import { another, answer, ask, model_says, now, open, picture, press, ready, said, says, set } from './kit.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'weft-page-'));
 after(() => rmSync(dir, { recursive: true }));
@@ -67,6 +67,179 @@ test('two windows show the same conversation', async () => {
 	await ask('Second');
 	await answer(1);
 	await other.locator('.message.assistant').nth(1).waitFor();
+});
+
+// What the database has, by way of a file of all: [name, contents of the turns, in order] of each conversation.
+async function stored(page = now.page) {
+	await page.reload();
+	await ready(page);
+	const [file] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
+	const path = join(dir, 'stored.json');
+	await file.saveAs(path);
+	return JSON.parse(readFileSync(path)).conversations.map((c) => [c.name, c.turns.map((t) => t.content)]);
+}
+
+// Answers of this window come when end(page) says so; each says what its question was.
+const hold = (page) => page.evaluate(() => {
+	const real = globalThis.fetch;
+	globalThis.fetch = (url, how) => {
+		if (!String(url).endsWith('/v1/chat/completions')) return real(url, how);
+		const body = new ReadableStream({ start: (stream) => { globalThis.held = { stream, asked: JSON.parse(how.body).messages.at(-1).content }; } });
+		return Promise.resolve(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
+	};
+});
+const held = (page) => page.waitForFunction(() => globalThis.held);
+async function end(page) {
+	await page.evaluate(() => {
+		const event = { choices: [{ index: 0, delta: { content: `to ${globalThis.held.asked}` }, finish_reason: 'stop' }] };
+		globalThis.held.stream.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`));
+		globalThis.held.stream.close();
+		globalThis.held = null;
+	});
+	await page.waitForFunction(() => document.getElementById('stop').hidden);
+}
+async function ask_in(page, text) {
+	await page.fill('#text', text);
+	await page.press('#text', 'Enter');
+	await held(page);
+}
+
+test('windows that change one conversation at once lose nothing of each other', async () => {
+	const { page } = now;
+	await hold(page);
+	await ask_in(page, 'first');
+	await end(page);
+	const other = await another(page.url());
+	await other.locator('.message.assistant').waitFor();
+	await hold(other);
+	// Both ask; whichever ends first, each question and answer is there, as branches.
+	for (const [i, [one, two]] of [[page, other], [other, page]].entries()) {
+		await ask_in(page, `mine ${i}`);
+		await ask_in(other, `other ${i}`);
+		await end(one);
+		await end(two);
+		for (const w of [one, two]) await w.getByText('of 2', { exact: false }).nth(i).waitFor();
+	}
+	const said_by = (i) => [`mine ${i}`, `to mine ${i}`, `other ${i}`, `to other ${i}`];
+	const want = ['first', 'to first', ...said_by(0), ...said_by(1)].sort();
+	// A name and a deletion of one window stay while the other writes.
+	await ask_in(other, 'long');
+	await page.locator('#list').getByRole('button', { name: 'Rename' }).click();
+	await page.getByLabel('New name').fill('named meanwhile');
+	await page.keyboard.press('Enter');
+	await until_titles(['named meanwhile']);
+	await press(page.locator('.message.user').last(), 'Edit');
+	await page.getByLabel('Edited message').fill('edited');
+	await page.locator('.editor button[type=submit]').click();
+	await held(page);
+	await end(page);
+	await press(page.locator('.message.assistant').last(), 'Delete');
+	await end(other);
+	for (const w of [page, other]) {
+		const [[name, contents], ...more] = await stored(w);
+		assert.deepEqual([name, more.length, contents.sort()], ['named meanwhile', 0, [...want, 'edited', 'long', 'to long'].sort()]);
+	}
+	// Deleted in one while the other writes to it: what is written, and what it was said to, is there.
+	await hold(other);
+	await ask_in(other, 'last');
+	await page.locator('#list .open').first().click();
+	await page.locator('#list').getByRole('button', { name: 'Delete' }).click();
+	await until_titles([]);
+	await end(other);
+	const [[, contents]] = await stored();
+	assert.ok(['first', 'last', 'to last'].every((text) => contents.includes(text)), contents.join());
+});
+
+test('messages that were deleted can be brought back', async () => {
+	const { page } = now;
+	const questions = ['one', 'two', 'three'];
+	await model_says(...questions.map((q) => says(`to ${q}`)), says('again'));
+	for (const [i, q] of questions.entries()) {
+		await ask(q);
+		await answer(i);
+	}
+	await press(page.locator('.message.assistant').nth(2), 'Make again');
+	await page.getByText('2 of 2').waitFor();
+	const all = [...questions.flatMap((q) => [q, `to ${q}`]), 'again'];
+	const shown = () => page.locator('.message > .text').allInnerTexts();
+	const before = await shown();
+	for (const [n, left, words] of [[1, 2, '5 messages are deleted.'], [0, 0, '7 messages are deleted.']]) {
+		await press(page.locator('.message.user').nth(n), 'Delete');
+		await page.locator('#removed').getByText(words).waitFor();
+		assert.equal(await page.locator('.message').count(), left);
+		await page.waitForFunction((some) => (document.querySelectorAll('#list .open').length > 0) === some, left > 0);
+		await press(page.locator('#removed'), 'Bring back');
+		await page.locator('.message').nth(5).waitFor();
+		assert.deepEqual(await shown(), before);
+		assert.deepEqual(await stored(), [['', all]]);
+	}
+	// One alone, on a phone, where the list is out of sight.
+	await page.setViewportSize({ width: 390, height: 700 });
+	await press(page.locator('.message.assistant').nth(2), 'Delete');
+	await page.locator('#removed').getByText('The message is deleted.').waitFor();
+	await picture('removed');
+	assert.equal(await page.locator('#removed button').isVisible(), true);
+	// Another conversation has nothing to bring back; what was left stays left.
+	await page.setViewportSize({ width: 1200, height: 800 });
+	await page.click('#new');
+	assert.equal(await page.locator('#removed').innerText(), '');
+	assert.deepEqual(await stored(), [['', all.slice(0, -1)]]);
+});
+
+test('conversations that were kept as one record are there', async () => {
+	const { page } = now;
+	await page.evaluate(() => new Promise((done, failed) => {
+		const ask = indexedDB.open('weft', 1);
+		ask.onsuccess = () => {
+			const t = ask.result.transaction('conversations', 'readwrite');
+			const turn = (id, parent, role) => ({ id, parent, role, content: `of ${id}` });
+			t.objectStore('conversations').put({ id: 'f'.repeat(24), name: 'Old', changed: 5, shown: { '': 'c' },
+				turns: [turn('a', '', 'user'), turn('b', 'a', 'assistant'), turn('c', '', 'user'), turn('d', 'c', 'assistant')] });
+			t.oncomplete = done;
+			t.onabort = failed;
+			ask.result.close();
+		};
+	}));
+	assert.deepEqual(await stored(), [['Old', ['of a', 'of b', 'of c', 'of d']]]);
+	await page.locator('#list .open').click();
+	await page.locator('.message.user').getByText('2 of 2').waitFor();
+	await model_says(says('new'));
+	await ask('more');
+	await answer(1);
+	assert.deepEqual(await stored(), [['Old', ['of a', 'of b', 'of c', 'of d', 'more', 'new']]]);
+});
+
+test('a file read on two machines, and back on the first', async () => {
+	const path = (name) => join(dir, `machine-${name}.json`);
+	async function send(name) {
+		const [file] = await Promise.all([now.page.waitForEvent('download'), now.page.click('#export')]);
+		await file.saveAs(path(name));
+	}
+	async function go_on(text) {
+		await now.page.locator('#list .open').first().click();
+		await model_says(says(`to ${text}`));
+		await ask(text);
+		await answer(1);
+	}
+	await model_says(says('to start'));
+	await ask('start');
+	await answer();
+	await send('first');
+	const first = now.context, page = now.page;
+	await open();
+	await now.page.setInputFiles('#import-file', path('first'));
+	await until_titles(['start']);
+	await go_on('second machine');
+	await send('second');
+	await now.context.close();
+	Object.assign(now, { context: first, page });
+	await go_on('first machine');
+	for (let i = 0; i < 2; i++) {
+		await page.setInputFiles('#import-file', path('second'));
+		await page.waitForFunction((n) => document.querySelectorAll('#list .open').length === n, 2 + i);
+	}
+	const told = (text) => ['', ['start', 'to start', text, `to ${text}`]];
+	assert.deepEqual((await stored()).sort(), [told('first machine'), told('second machine'), told('second machine')]);
 });
 
 test('to a file and back', async () => {
@@ -141,6 +314,24 @@ test('settings are kept, and presets of them', async () => {
 	await page.selectOption('#preset', 'terse');
 	await page.click('#preset-drop');
 	assert.equal(await page.locator('#preset option').count(), 1);
+});
+
+test('settings and presets of two windows', async () => {
+	const { page } = now;
+	const other = await another();
+	await set({ system: 'Be terse.', 'preset-name': 'terse' });
+	await page.click('#settings-open');
+	await page.click('#preset-keep');
+	await page.click('#settings-close');
+	await other.waitForFunction(() => document.getElementById('system').value && document.querySelectorAll('#preset option').length === 2);
+	await other.click('#settings-open');
+	await other.fill('#temperature', '0.5');
+	await other.click('#settings-close');
+	for (const w of [page, other]) {
+		await w.reload();
+		await ready(w);
+		assert.deepEqual(await w.evaluate(() => ['system', 'temperature'].map((id) => document.getElementById(id).value)), ['Be terse.', '0.5']);
+	}
 });
 
 // Files as a drop or a paste brings them: [name, type, bytes].

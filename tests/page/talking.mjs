@@ -99,6 +99,31 @@ test('stopped by Escape; an edit meanwhile stays in its editor', async () => {
 	}
 });
 
+test('what a page that is left had of an answer is kept', async () => {
+	const slow = await faltering(now.server.url);
+	try {
+		await now.context.close();
+		await open({}, `http://127.0.0.1:${slow.address().port}`);
+		const { page } = now;
+		await greedy({ max_tokens: '3000' });
+		await page.route('**/v1/chat/completions', (route) => {
+			const body = { ...route.request().postDataJSON(), ignore_eos: true };
+			return route.continue({ postData: JSON.stringify(body) });
+		});
+		await ask('Repeat: one two three');
+		await page.waitForFunction(() => document.querySelector('.message.assistant > .text')?.textContent);
+		await page.reload();
+		await ready();
+		const box = await answer();
+		assert.match(await box.locator('.stats').innerText(), /broken off/);
+		assert.notEqual(await said(box), '');
+	} finally {
+		await now.context.close();
+		slow.closeAllConnections();
+		slow.close();
+	}
+});
+
 test('thinking is open while it streams, and then folded', async () => {
 	const { page } = now;
 	// The test holds the stream's other end: a server may send a short thought and the answer to it in one event.
