@@ -116,7 +116,11 @@ static int no_file(const char *name, int error, struct err *err)
 {
 	if (error == ELOOP || error == ENOTDIR)
 		return err_set(err, E_IO, "%s: a link or no folder; links are not followed", name);
-	return err_set(err, error == ENOENT ? E_MISSING : E_IO, "%s: %s", name, strerror(error));
+	return err_set(err,
+	               error == ENOENT                                       ? E_MISSING :
+	               error == EMFILE || error == ENFILE || error == ENOMEM ? E_FULL :
+	                                                                       E_IO,
+	               "%s: %s", name, strerror(error));
 }
 
 /* Opens rest, which is written to, below the open folder; returns a descriptor or an error below 0. */

@@ -23,8 +23,8 @@ void image_folders_close(struct image_folders *f);
 
 bool image_file_url(const char *url, size_t n); /* is it one of kind file:? */
 /* The bytes of the regular file that a file: URL names, to be freed, and their number.  E_ARG: the URL is wrong or names
- * nothing below a folder, whether it exists or not; E_LIMIT: too large, or the allowance says no; E_MISSING, E_IO: it cannot be read.
- * Any thread, under its allowance. */
+ * nothing below a folder, whether it exists or not; E_LIMIT: too large, or the allowance says no; E_FULL: no memory, or no
+ * descriptor; E_MISSING, E_IO: it cannot be read.  Any thread, under its allowance. */
 int image_file_read(const struct image_folders *f, const char *url, size_t n, uint8_t **bytes, size_t *n_bytes,
                     struct err *err);
 

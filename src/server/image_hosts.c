@@ -5,16 +5,27 @@
 #include "server/image_hosts.h"
 
 #include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/allowance.h"
 #include "base/libcurl.h"
 
-enum { URL_MAX = 8192, CONNECT_SECONDS = 10, LOOK_MS = 10, SLOW_BYTES = 1000, SLOW_SECONDS = 15 };
+/* HEADERS_MAX: bytes of all header lines and trailers, which the library keeps; servers' own limits are 8 to 64 KB. */
+enum {
+	URL_MAX = 8192,
+	HEADERS_MAX = 64 << 10,
+	CONNECT_SECONDS = 10,
+	LOOK_MS = 10,
+	SLOW_BYTES = 1000,
+	SLOW_SECONDS = 15
+};
 
 /* The part of libcurl that is used. */
 struct curl_calls {
@@ -178,7 +189,7 @@ static int parse(const struct image_hosts *h, const char *url, size_t n, CURLU *
 
 struct fetched {
 	uint8_t *p;
-	size_t n, cap;
+	size_t n, cap, n_header;
 	int rc; /* why no more is taken */
 	struct err *err;
 };
@@ -219,6 +230,20 @@ static size_t on_data(char *p, size_t one, size_t n, void *arg)
 	return n;
 }
 
+/* A header line, of whatever response, or a trailer. */
+static size_t on_header(char *p, size_t one, size_t n, void *arg)
+{
+	struct fetched *f = arg;
+
+	(void)p;
+	n *= one;
+	f->n_header += n;
+	if (f->n_header <= HEADERS_MAX)
+		return n;
+	f->rc = err_set(f->err, E_LIMIT, "header lines of more than %d bytes", HEADERS_MAX);
+	return n + 1;
+}
+
 static void set_up(const struct curl_calls *c, CURL *e, CURLU *u, struct fetched *f)
 {
 	c->easy_setopt(e, CURLOPT_CURLU, u);
@@ -233,6 +258,8 @@ static void set_up(const struct curl_calls *c, CURL *e, CURLU *u, struct fetched
 	c->easy_setopt(e, CURLOPT_USERAGENT, "weft");
 	c->easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
 	c->easy_setopt(e, CURLOPT_WRITEDATA, f);
+	c->easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+	c->easy_setopt(e, CURLOPT_HEADERDATA, f);
 }
 
 /* CURLE_OK, or why not; stops when the allowance does. */
@@ -257,6 +284,26 @@ static CURLcode run(const struct curl_calls *c, CURLM *m, CURL *e, struct fetche
 	return code;
 }
 
+/* The library does not say that it found no descriptor, which is not the host's fault. */
+static bool descriptors_gone(void)
+{
+	int fd = open("/", O_PATH | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
+static int why_not(const struct curl_calls *c, CURLcode code, const char *where, struct err *err)
+{
+	if (descriptors_gone())
+		return err_set(err, E_FULL, "%s: %s", where, strerror(EMFILE));
+	/* The library's word for a line beyond its own limit, too. */
+	if (code == CURLE_OUT_OF_MEMORY)
+		return err_set(err, E_IO, "%s: a header line that is too long, or no memory for one", where);
+	return err_set(err, E_IO, "%s: %s", where, c->easy_strerror(code));
+}
+
 static int fetch(const struct curl_calls *c, CURLU *u, const char *where, struct fetched *f)
 {
 	CURL *e = c->easy_init();
@@ -271,7 +318,7 @@ static int fetch(const struct curl_calls *c, CURLU *u, const char *where, struct
 		code = run(c, m, e, f);
 		c->easy_getinfo(e, CURLINFO_RESPONSE_CODE, &status);
 		if (!f->rc && code)
-			f->rc = err_set(f->err, E_IO, "%s: %s", where, c->easy_strerror(code));
+			f->rc = why_not(c, code, where, f->err);
 		else if (!f->rc && status != 200)
 			f->rc = err_set(f->err, E_IO, "%s answered with status %ld%s", where, status,
 			                status / 100 == 3 ? ", and redirects are not followed" : "");

@@ -10,6 +10,7 @@
 #include "base/allowance.h"
 #include "base/base64.h"
 #include "base/fault.h"
+#include "server/workers.h"
 
 /* ---- kept images ---- */
 
@@ -238,9 +239,16 @@ static int open_url(struct images *im, const char *url, size_t n, const char *at
 	uint8_t *bytes;
 	struct err err;
 	size_t len;
-	int r = image_file_url(url, n) ? image_file_read(im->folders, url, n, &bytes, &len, &err) :
-	                                 image_host_read(im->hosts, url, n, &bytes, &len, &err);
+	int r;
 
+	if (image_file_url(url, n)) {
+		r = image_file_read(im->folders, url, n, &bytes, &len, &err);
+	} else {
+		if ((r = workers_aside(p)))
+			return r;
+		r = image_host_read(im->hosts, url, n, &bytes, &len, &err);
+		workers_back();
+	}
 	if (r && allowance_why())
 		return problem_set(p, 400, "too_costly", at, "%s: %s", at, allowance_why());
 	if (r == E_FULL)

@@ -375,7 +375,7 @@ void server_begin(struct server *s, const struct served *served)
 			roles_try(&s->roles[tools], &s->served, tools);
 		tool_needs_try(&s->tool_needs, &s->served);
 	}
-	workers_open(s, s->opts.prep_threads);
+	workers_open(s, s->opts.prep_threads, s->opts.n_image_host > 0);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);
 	event_add(s->on_int, NULL);

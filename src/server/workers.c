@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "server/inside.h"
 
+static _Thread_local struct worker *self; /* NULL: this thread is none */
+
 /* ---- the ring ---- */
 
 static struct line *line_of(struct workers *w, const char *client)
@@ -31,7 +33,7 @@ static void line_forget(struct workers *w, struct line *l)
 {
 	struct line **at = &w->ring;
 
-	if (l->n_waiting || l->n_working)
+	if (l->n_waiting || l->n_working || l->n_aside || l->n_back)
 		return;
 	while (*at != l)
 		at = &(*at)->next;
@@ -52,14 +54,24 @@ static void line_to_end(struct workers *w, struct line *l)
 	l->next = NULL;
 }
 
-/* The client whose turn it is, and that has not all the workers it may have. */
+/* Places that one client may have. */
+static int places_max(const struct workers *w)
+{
+	return w->n > 1 ? w->n - 1 : 1;
+}
+
+/* The client whose turn it is, and that has not all the places it may have; NULL: there is none, or no place.  Threads that
+ * come back from aside go first, for what they hold is in memory. */
 static struct line *line_next(const struct workers *w)
 {
-	int most = w->n > 1 ? w->n - 1 : 1;
-	struct line *l = w->ring;
+	int most = places_max(w), left = w->n - w->n_working;
+	struct line *l;
 
-	while (l && (!l->n_waiting || l->n_working >= most))
-		l = l->next;
+	for (l = w->ring; l; l = l->next)
+		left -= l->n_back < most - l->n_working ? l->n_back : most - l->n_working;
+	for (l = left > 0 ? w->ring : NULL; l; l = l->next)
+		if (l->n_waiting && l->n_working + l->n_back < most)
+			break;
 	return l;
 }
 
@@ -77,6 +89,35 @@ static struct exchange *take_job(struct workers *w, struct line *l)
 
 /* ---- a worker ---- */
 
+/* A place is free, or a client may have one more. */
+static void tell_place(struct workers *w)
+{
+	pthread_cond_broadcast(&w->place);
+	if (w->n_waiting)
+		pthread_cond_signal(&w->more);
+}
+
+static void begin_computing(struct worker *me)
+{
+	me->line->n_working++;
+	me->srv->workers.n_working++;
+	me->since = clock_monotonic_ns();
+}
+
+static void end_computing(struct worker *me)
+{
+	me->since = 0;
+	me->srv->workers.n_working--;
+	me->line->n_working--;
+}
+
+static void set_aside(struct worker *me, bool aside)
+{
+	me->aside = aside;
+	me->line->n_aside += aside ? 1 : -1;
+	me->srv->workers.n_aside += aside ? 1 : -1;
+}
+
 /* One exchange of l; the lock is held before and after. */
 static void work_on(struct worker *me, struct line *l)
 {
@@ -85,19 +126,17 @@ static void work_on(struct worker *me, struct line *l)
 	struct exchange *x = take_job(w, l);
 
 	line_to_end(w, l);
-	l->n_working++;
-	w->n_working++;
-	me->since = clock_monotonic_ns();
+	me->line = l;
+	begin_computing(me);
 	pthread_mutex_unlock(&s->lock);
 	exchange_prepare(x);
 	pthread_mutex_lock(&s->lock);
-	me->since = 0;
-	w->n_working--;
-	l->n_working--;
+	if (me->aside) /* a fault ended the work there */
+		set_aside(me, false);
+	else
+		end_computing(me);
 	line_forget(w, l);
-	/* The client may have had more than it might have at work. */
-	if (w->n_waiting)
-		pthread_cond_signal(&w->more);
+	tell_place(w);
 }
 
 /* True: there was something. */
@@ -131,6 +170,7 @@ static void *work(void *arg)
 	struct server *s = me->srv;
 	struct workers *w = &s->workers;
 
+	self = me;
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
 		struct line *l = line_next(w);
@@ -150,7 +190,57 @@ static void *work(void *arg)
 	return NULL;
 }
 
-void workers_open(struct server *s, int n)
+int workers_aside(struct problem *p)
+{
+	struct server *s = self ? self->srv : NULL;
+	bool all, own;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	all = s->workers.n_aside >= s->workers.n_thread - s->workers.n;
+	own = self->line->n_aside >= ASIDE_CLIENT_MAX;
+	if (!all && !own) {
+		end_computing(self);
+		set_aside(self, true);
+		tell_place(&s->workers);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!all && !own)
+		return 0;
+	if (all)
+		problem_set(p, 503, "overloaded", NULL, "%d requests wait for other machines, which are the most",
+		            ASIDE_MAX);
+	else
+		problem_set(p, 429, "client_over_share", NULL,
+		            "%d requests of this client wait for other machines, which is its share", ASIDE_CLIENT_MAX);
+	p->retry_after = 1;
+	return p->status;
+}
+
+void workers_back(void)
+{
+	struct server *s = self ? self->srv : NULL;
+	struct workers *w;
+	struct line *l;
+
+	if (!s)
+		return;
+	w = &s->workers;
+	l = self->line;
+	pthread_mutex_lock(&s->lock);
+	set_aside(self, false);
+	l->n_back++;
+	while (w->n_working >= w->n || l->n_working >= places_max(w))
+		pthread_cond_wait(&w->place, &s->lock);
+	l->n_back--;
+	begin_computing(self);
+	/* It may have been the client's share, and not the places, that kept others waiting. */
+	tell_place(w);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void workers_open(struct server *s, int n, bool aside)
 {
 	struct workers *w = &s->workers;
 
@@ -162,13 +252,15 @@ void workers_open(struct server *s, int n)
 	 * 32 MB otherwise, and what lies in an arena stays resident when it is freed after the last malloc_trim. */
 	mallopt(M_MMAP_THRESHOLD, 4 << 20);
 	pthread_cond_init(&w->more, NULL);
-	w->v = xcalloc((size_t)n, sizeof *w->v);
+	pthread_cond_init(&w->place, NULL);
+	w->v = xcalloc((size_t)n + ASIDE_MAX, sizeof *w->v);
 	pthread_mutex_lock(&s->lock);
-	for (w->n = 0; w->n < n; w->n++) {
-		w->v[w->n].srv = s;
-		if (pthread_create(&w->v[w->n].thread, NULL, work, &w->v[w->n]))
+	for (w->n_thread = 0; w->n_thread < n + (aside ? ASIDE_MAX : 0); w->n_thread++) {
+		w->v[w->n_thread].srv = s;
+		if (pthread_create(&w->v[w->n_thread].thread, NULL, work, &w->v[w->n_thread]))
 			break;
 	}
+	w->n = w->n_thread < n ? w->n_thread : n;
 	pthread_mutex_unlock(&s->lock);
 	assert(w->n > 0);
 }
@@ -181,12 +273,13 @@ void workers_close(struct server *s)
 	w->stop = true;
 	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&s->lock);
-	for (int i = 0; i < w->n; i++)
+	for (int i = 0; i < w->n_thread; i++)
 		pthread_join(w->v[i].thread, NULL);
-	w->n = 0;
+	w->n = w->n_thread = 0;
 	free(w->v);
 	w->v = NULL;
 	pthread_cond_destroy(&w->more);
+	pthread_cond_destroy(&w->place);
 }
 
 /* ---- from the loop ---- */
@@ -304,8 +397,10 @@ void workers_stats(struct server *s, struct workers_stats *out)
 	pthread_mutex_lock(&s->lock);
 	out->waiting = w->n_waiting;
 	out->working = w->n_working;
+	for (const struct line *l = w->ring; l; l = l->next)
+		out->working += l->n_aside + l->n_back;
 	out->refused = w->refused;
-	for (int i = 0; i < w->n; i++)
+	for (int i = 0; i < w->n_thread; i++)
 		if (w->v[i].since && now - w->v[i].since > out->oldest_ns)
 			out->oldest_ns = now - w->v[i].since;
 	pthread_mutex_unlock(&s->lock);
