@@ -103,6 +103,8 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 	    (r = field_int(body, "dimensions", 1, INT32_MAX, &dimensions, p)))
 		return r;
 	own->dimensions = (int)dimensions;
+	if (g->served->is.hidden && dimensions > g->served->is.hidden)
+		warnings_add(&a->warnings.ignored, NULL, "dimensions");
 	format = json_str(json_get(body, "encoding_format"), &n);
 	own->base64 = format && !strcmp(format, "base64");
 	/* One token is asked for, and not looked at. */

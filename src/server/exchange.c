@@ -54,10 +54,12 @@ static struct http_slice meant(struct http_slice path, char room[PATH_ROOM])
 	return path;
 }
 
-static bool path_matches(const struct route *r, struct http_slice path)
+/* path: as it came; meant: as it was meant. */
+static bool path_matches(const struct route *r, struct http_slice path, struct http_slice meant)
 {
 	size_t n = strlen(r->path);
 
+	path = r->exact ? path : meant;
 	if (r->prefix)
 		return path.n > n && memcmp(path.p, r->path, n) == 0;
 	return http_slice_is(path, r->path);
@@ -97,7 +99,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		return &preflight;
 
 	for (const struct route *r = routes; r->path; r++) {
-		if (!path_matches(r, path))
+		if (!path_matches(r, h->path, path))
 			continue;
 		shape = r->shape;
 		if (!takes(r, h)) {
@@ -331,7 +333,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 {
 	struct exchange *x = take_exchange(c->srv);
 	char room[PATH_ROOM];
-	struct http_slice rest = meant(c->http.path, room);
+	struct http_slice rest = route->exact ? c->http.path : meant(c->http.path, room);
 
 	x->conn = c;
 	c->x = x;

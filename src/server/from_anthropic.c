@@ -338,6 +338,8 @@ static int message(const struct json *m, size_t i, struct buf *out, struct image
 	if (!assistant && !system && !str_is(role, "user"))
 		return field_wrong(p, at, "user, assistant or system", role);
 	snprintf(at, sizeof at, "messages[%zu].content", i);
+	if (system && json_kind(v) == JSON_ARRAY && !json_len(v))
+		return 0; /* its cache_control is all it says */
 	if (json_kind(v) == JSON_ARRAY && !assistant && !json_len(v))
 		return problem_set(p, 400, "invalid_value", at, "%s is empty: at least one block is needed", at);
 	if (json_kind(v) == JSON_ARRAY && !system)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/allowance.h"
@@ -136,7 +137,7 @@ static const char *payload_of(const char *url, size_t n, size_t *len, const char
 	*len = n;
 	if (!colon)
 		return url;
-	if (n < 5 || strncmp(url, "data:", 5)) {
+	if (n < 5 || strncasecmp(url, "data:", 5)) {
 		problem_set(
 			p, 400, "unsupported_content", at,
 			"%s is a URL of kind \"%.*s\": this server fetches nothing (--image-host lets it); send the image "
@@ -145,7 +146,7 @@ static const char *payload_of(const char *url, size_t n, size_t *len, const char
 		return NULL;
 	}
 	comma = memchr(url, ',', n < 256 ? n : 256);
-	if (!comma || comma - url < 12 || memcmp(comma - 7, ";base64", 7)) {
+	if (!comma || comma - url < 12 || strncasecmp(comma - 7, ";base64", 7)) {
 		problem_set(p, 400, "invalid_value", at, "%s is a data URL without \";base64,\"", at);
 		return NULL;
 	}
@@ -280,6 +281,9 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 	if (im->n_came == IMAGES_MAX)
 		return problem_set(p, 400, "too_many_images", at,
 		                   "%s is one image more than the %d that a request may hold", at, IMAGES_MAX);
+	/* As readers of URLs do. */
+	for (; n && (unsigned char)*url <= ' '; url++)
+		n--;
 	if (image_file_url(url, n) || (image_host_url(url, n) && im->hosts && im->hosts->n))
 		return open_url(im, url, n, at, text, p);
 	if (!(base64 = payload_of(url, n, &n64, at, p)))

@@ -171,6 +171,7 @@ int main(int argc, char **argv)
 	d.tokenizer = tok;
 	d.tmpl = tmpl;
 	d.vocab = tokenizer_size(tok);
+	d.is.hidden = 2; /* of the row that its engine gives */
 	d.engine = stub_engine_open(tok);
 	if (script)
 		stub_engine_script(d.engine, script == 'o');

@@ -167,6 +167,17 @@ class Images(unittest.TestCase):
         r = self.s.post(CHAT, {"messages": [ask("say rows \ue002image " + "00" * 32 + "\ue003", "PIC 1x2 x")]})
         self.assertEqual((r.status, r.error()["code"]), (400, "image_not_found"))
 
+    def test_spellings(self):
+        """A URL's scheme has no case, and blanks before it are none of it."""
+        pic = "PIC 1x2 spelled"
+        for u in (url(pic), url(pic).replace("data:", "DATA:"), " \n" + url(pic), url(pic).replace(";base64", ";BASE64"), "\t" + b64(pic)):
+            text, _ = self.said({"role": "user", "content": [{"type": "text", "text": "say rows"},
+                                                             {"type": "image_url", "image_url": {"url": u}}]})
+            self.assertEqual([d for _, _, d, _ in self.rows(text)[0]], [digest(pic)], u[:40])
+        for u in " http://127.0.0.1/x.png", "\nFile:///etc/passwd", "  ", " data:image/png,abc":
+            r = self.s.post(CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": u}}]}]})
+            self.assertEqual(r.status, 400, r.text())
+
     def test_refused(self):
         at = "messages[0].content[0].image_url"
         for u, code, words in (("http://127.0.0.1/x.png", "unsupported_content", "fetches nothing"),

@@ -29,6 +29,17 @@ class Paths(SharedStub):
             self.assertEqual(self.s.post(path, user("ab", max_tokens=2)).status, 200, path)
         self.assertEqual(self.s.post("/responses", {"input": "ab", "max_output_tokens": 2}).status, 200)
         self.assertEqual(self.s.post("/completions", {"prompt": "ab", "max_tokens": 2}).json()["choices"][0]["text"], "abab")
+        # What a proxy may close for others has one spelling.
+        for path in ("/v1/cache", "/v1/requests", "/metrics", "/slots", "/lora-adapters"):
+            self.assertEqual(self.s.ask("GET", path).status, 200, path)
+            for other in ("/v1" + path, "/" + path, path.replace("/", "//"), path + "/", path + "//"):
+                self.assertIn(self.s.ask("GET", other).status, (404, 405), other)
+        self.assertIn("no node", self.s.ask("GET", "/v1/cache/nodes/0").error()["message"])
+        for other in ("/v1/v1/cache/nodes/0", "//v1/cache/nodes/0", "/v1/cache//nodes/0"):
+            self.assertIn("there is nothing at", self.s.ask("GET", other).error()["message"])
+        for path in ("/v1/cache/drop", "/v1/cache/pin", "/lora-adapters"):
+            for other in ("/v1" + path, "/" + path, path + "/"):
+                self.assertEqual(self.s.post(other, {}).status, 404, other)
         r = self.s.post("/v2/chat", {})
         self.assertEqual(r.status, 404)
         self.assertIn("/v1/", r.error()["message"])
@@ -64,6 +75,44 @@ class Wishes(SharedStub):
                 for bad in (5, [], {}):
                     r = self.s.post(path, dict(body, think=bad))
                     self.assertEqual((r.status, "think" in r.json()["error"]), (400, True), bad)
+
+    def test_system_without_content(self):
+        """A system message of Anthropic's API without a block says nothing; others want a block."""
+        plain = self.s.post("/v1/messages", user("ab", max_tokens=2)).json()
+        for stream in (False, True):
+            for at in (0, 1):
+                body = user("ab", max_tokens=2, stream=stream)
+                body["messages"].insert(at, {"role": "system", "content": []})
+                r = self.s.post("/v1/messages", body)
+                self.assertEqual(r.status, 200, r.text())
+                if not stream:
+                    self.assertEqual((r.json()["usage"], r.json()["content"]), (plain["usage"], plain["content"]))
+        r = self.s.post("/v1/messages", {"messages": [{"role": "user", "content": []}], "max_tokens": 2})
+        self.assertEqual((r.status, "messages[0].content is empty" in r.error()["message"]), (400, True))
+
+    def test_marks_in_front_of_texts(self):
+        """A byte order mark, as some editors write it, is no part of a grammar."""
+        for name in ("grammar", "guided_grammar"):
+            for mark, status in (("\ufeff", 200), ("\ufeff\ufeff", 400), (" \ufeff", 400)):
+                self.assertEqual(self.s.post(COMPLETIONS, {"prompt": "ab", "max_tokens": 2, name: mark + 'root ::= "ab"'}).status, status)
+
+    def test_dimensions_that_are_not_there(self):
+        """Vectors have no more numbers than the model's rows: what was not honoured is told."""
+        for path in ("/v1/embeddings", "/api/embed", "/api/embeddings"):
+            for n, told in ((1, None), (2, None), (3, "ignored fields: dimensions")):
+                r = self.s.post(path, {"input": "ab", "dimensions": n})
+                self.assertEqual((r.status, r.headers.get("x-weft-warning")), (200, told), path)
+
+    def test_template_that_counts_too_far(self):
+        """What a template cannot compute of a request is the request's fault."""
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write("{{ messages|length * 4611686018427387904 }}")
+            f.flush()
+            s = stub(template=f.name)
+            self.addCleanup(s.close)
+            self.assertEqual(s.post(CHAT, user("ab", max_tokens=2)).status, 200)
+            r = s.post(CHAT, {"messages": [{"role": role, "content": "a"} for role in ("user", "assistant", "user")], "max_tokens": 2})
+            self.assertEqual((r.status, r.error()["code"]), (400, "template_error"), r.text())
 
     def test_members_without_a_value(self):
         """Strict decoders take a block of text without citations, and not one where they are null."""

@@ -531,6 +531,8 @@ int grammar_compile_gbnf(const char *text, size_t n, struct grammar **out, struc
 
 	dfa_pool_init(&pool);
 	rules_init(&r, text, n);
+	if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) /* a byte order mark */
+		g.at = 3;
 	if (n > GBNF_BYTES_MAX)
 		rc = err_set(err, E_LIMIT, "a grammar of %zu bytes; at most %d are read", n, GBNF_BYTES_MAX);
 	skip(&g, true);

@@ -79,7 +79,7 @@ _Noreturn static void bad_operands(struct jrender *r, const char *op, struct val
 
 _Noreturn static void too_big(struct jrender *r)
 {
-	jr_fail(r, E_UNSUPPORTED, "integer beyond 64 bits");
+	jr_fail(r, E_LIMIT, "integer beyond 64 bits");
 }
 
 static struct value join_lists(struct jrender *r, struct value a, struct value b)
