@@ -45,6 +45,7 @@ void warnings_init(struct warnings *w)
 	buf_init(&w->unknown);
 	buf_init(&w->ignored);
 	buf_init(&w->tools);
+	buf_init(&w->let_go);
 	buf_init(&w->renamed);
 }
 
@@ -53,12 +54,13 @@ void warnings_fini(struct warnings *w)
 	buf_fini(&w->unknown);
 	buf_fini(&w->ignored);
 	buf_fini(&w->tools);
+	buf_fini(&w->let_go);
 	buf_fini(&w->renamed);
 }
 
 bool warnings_some(const struct warnings *w)
 {
-	return w->unknown.n || w->ignored.n || w->tools.n;
+	return w->unknown.n || w->ignored.n || w->tools.n || w->let_go.n;
 }
 
 void warnings_put(const struct warnings *w, struct buf *out)
@@ -70,10 +72,11 @@ void warnings_put(const struct warnings *w, struct buf *out)
 		{ "unknown fields", &w->unknown },
 		{ "ignored fields", &w->ignored },
 		{ "tools left out", &w->tools },
+		{ "parameters not held", &w->let_go },
 	};
 	int count = 0;
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
 		if (kinds[i].list->n)
 			buf_printf(out, "%s%s: %s", count++ ? "; " : "", kinds[i].about, kinds[i].list->p);
 }

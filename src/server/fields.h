@@ -59,12 +59,13 @@ struct field {
 /* Warnings that a reply carries about its request: names of fields, separated by ", ". */
 struct warnings {
 	struct buf unknown, ignored, tools; /* fields, fields, kinds of tools that were left out */
+	struct buf let_go;                  /* tools whose parameters calls are not held to */
 	struct buf renamed;                 /* "NAME\0SYNONYM\0" of each field that came under another name */
 };
 void warnings_init(struct warnings *w);
 void warnings_fini(struct warnings *w);
 bool warnings_some(const struct warnings *w);
-/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...", fit to stand in a header; nothing when there
+/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit to stand in a header; nothing when there
  * are none. */
 void warnings_put(const struct warnings *w, struct buf *out);
 /* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */

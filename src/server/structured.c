@@ -299,6 +299,25 @@ static int compile_calls(struct generation *g, const struct dialect *d, int form
 	return grammar_compile_spelled(tools, d->held, &marks, only, several, &g->calls, err);
 }
 
+/* Tells of the tools whose parameters calls are not held to: those of the grammar, or, without one, all
+ * that have any. */
+static void tell_let_go(struct generation *g, const struct json *tools, const char *only)
+{
+	const struct let_go *l = g->calls ? grammar_let_go(g->calls) : NULL;
+	struct buf *list = &g->params.warnings.let_go;
+	size_t n;
+
+	for (; l; l = l->next)
+		warnings_add(list, NULL, l->name);
+	for (size_t i = 0; i < json_len(tools) && !g->calls; i++) {
+		const struct json *f = json_get(json_at(tools, i), "function");
+		const char *own = json_str(json_get(f, "name"), &n);
+
+		if (own && json_len(json_get(f, "parameters")) && (!only || !strcmp(only, own)))
+			warnings_add(list, NULL, own);
+	}
+}
+
 int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p)
 {
 	int i = g->tools ? form_taught(g) : -1;
@@ -324,11 +343,14 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 		grammar_store_keep(&g->x->srv->grammars, &key, g->calls);
 	/* Calls that Python's or Gemma's form cannot express are not held. */
 	if ((python || (i < 0 && d->held->spell == SPELL_GEMMA)) && (rc == E_LIMIT || rc == E_UNSUPPORTED) &&
-	    !strict(tools))
+	    !strict(tools)) {
+		tell_let_go(g, tools, only);
 		return 0;
+	}
 	if (rc)
 		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools",
 		                   "tools: %s", err.msg);
+	tell_let_go(g, tools, only);
 	if (g->x && !g->vocab)
 		g->vocab = vocab_of(g->x->srv);
 	return 0;

@@ -183,6 +183,41 @@ class Tools(unittest.TestCase):
         self.assertEqual(r.status, 200, r.text())
         return r
 
+    def test_not_held(self):
+        """A tool that is not strict, and whose rules calls are not held to, is told by name in every API, streamed or not, the
+        second time too, when its grammar was kept."""
+        loose = [{"type": "object", "properties": {"a": p}} for p in ({"enum": None}, {"items": None}, {"$ref": "other.json"},
+                                                                      {"type": "string", "pattern": "(?=a)"}, {"uniqueItems": True})]
+        loose += [{"anyOf": [{"type": "object", "properties": {k: {"type": "string"}}} for k in "ab"]},
+                  {"type": "object", "properties": {"a<b": {"type": "string"}}}, {"type": "object", "additionalProperties": {"type": "integer"}}]
+        held = [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}, {"type": "object", "additionalProperties": {}},
+                {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}]
+
+        def asked(strict, *parameters):
+            tools = [("f%d" % i, p) for i, p in enumerate(parameters)]
+            for stream in (False, True):
+                yield self.s.post(CHAT, user("x", stream=stream, max_tokens=1, tools=[
+                    {"type": "function", "function": {"name": n, "parameters": p, "strict": strict}} for n, p in tools]))
+                yield self.s.post(RESPONSES, {"input": "x", "stream": stream, "max_output_tokens": 1, "tools": [
+                    {"type": "function", "name": n, "parameters": p, "strict": strict} for n, p in tools]})
+                yield self.s.post(MESSAGES, user("x", stream=stream, max_tokens=1, tools=[
+                    {"name": n, "input_schema": dict({"type": "object"}, **p), "strict": strict} for n, p in tools]))
+                if not strict:
+                    yield self.s.post("/api/chat", user("x", stream=stream, options={"num_predict": 1}, tools=[
+                        {"type": "function", "function": {"name": n, "parameters": p}} for n, p in tools]))
+        for p in loose:
+            for r in asked(False, held[-1], p, held[0], p):
+                self.assertEqual((r.status, r.headers.get("x-weft-warning")), (200, "parameters not held: f1, f3"), p)
+            for r in asked(True, p):
+                self.assertEqual(r.status, 400, p)
+        for r in asked(False, *held):
+            self.assertEqual((r.status, r.headers.get("x-weft-warning")), (200, None))
+        s = stub(says="<function=", strict=1)
+        self.addCleanup(s.close)
+        for p, status in ((loose[0], 400), (held[-1], 200)):
+            r = s.post(CHAT, user("x", max_tokens=1, tools=[{"type": "function", "function": {"name": "f", "parameters": p}}]))
+            self.assertEqual((r.status, status == 200 or "parameters not held: f" in r.error()["message"]), (status, True))
+
     def test_left_out(self):
         hosted = [{"type": t} for t in ("web_search", "local_shell", "mcp", "image_generation", "tool_search")]
         r = self.post(RESPONSES, {"input": "x", "tools": hosted + [self.F], "max_output_tokens": 8})

@@ -1,5 +1,4 @@
-/* calls_grammar.c - calls of tools as a grammar: their arguments, and the form of the
- * dialect around them. */
+/* calls_grammar.c - calls of tools as a grammar: their arguments, and the form of the dialect around them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +56,8 @@ static int read_tools(const struct json *list, const char *only, struct tool *to
 		if (!t->name || (only && strcmp(only, t->name)))
 			continue;
 		json_to_bool(json_get(f, "strict"), &t->strict);
-		if (json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters)) {
-			t->free = true;
-		} else if ((rc = grammar_compile(t->parameters, &g, &why))) {
+		t->free = json_kind(t->parameters) != JSON_OBJECT || !json_len(t->parameters);
+		if (!t->free && (rc = grammar_compile(t->parameters, &g, &why))) {
 			/* Not this schema alone was too large, but all of them together. */
 			if (t->strict || allowance_why())
 				return err_set(err, rc, "tool \"%.60s\": %.400s", t->name, why.msg);
@@ -924,6 +922,9 @@ static int compile_form(const struct json *tools, const struct form *f, const ch
 		rc = compiler_no_value(&c, "no call fulfils it");
 	if (!rc) {
 		g = compiler_grammar();
+		for (int i = n; i-- > 0;)
+			if (tool[i].free)
+				compiler_let_go(&c, g, tool[i].name, tool[i].parameters);
 		use_nodes(&c, sp->spell, root, tool, n);
 		rc = compiler_tables(&c, g, root, extra);
 		if (!rc)

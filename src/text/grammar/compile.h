@@ -61,6 +61,8 @@ int compiler_find_ok(struct compiler *c);
 int compiler_no_value(struct compiler *c, const char *why);
 
 struct grammar *compiler_grammar(void);
+/* Puts a tool in front of g's list of grammar_let_go, if its parameters have a rule. */
+void compiler_let_go(struct compiler *c, struct grammar *g, const char *name, const struct json *parameters);
 /* node, and all that values of it hold, are in the grammar; others get no tables. */
 void compiler_use(struct compiler *c, int node);
 /* Writes the tables into g.  root: a node, or -1; extra: nodes and shapes to reserve room for beyond those there are. */

@@ -693,6 +693,43 @@ size_t grammar_bytes(const struct grammar *g)
 	return g->pool.a.used;
 }
 
+/* Has parameters any rule but that they are an object? */
+static bool says_more(const struct json *parameters)
+{
+	static const char *const words[] = { "type", "title", "description", "$schema" };
+	struct json_cursor c = json_first(parameters);
+	const struct json *v;
+	const char *key;
+	bool any = false;
+
+	while (json_next(&c, &key, &v)) {
+		size_t i = 0;
+
+		while (i < sizeof words / sizeof *words && strcmp(key, words[i]) != 0)
+			i++;
+		if (i == sizeof words / sizeof *words && json_kind(v) != JSON_NULL &&
+		    !(json_kind(v) == JSON_OBJECT && !json_len(v)) && (json_to_bool(v, &any) || !any))
+			return true;
+	}
+	return false;
+}
+
+void compiler_let_go(struct compiler *c, struct grammar *g, const char *name, const struct json *parameters)
+{
+	struct let_go *l;
+
+	if (!says_more(parameters))
+		return;
+	l = arena_zalloc(&c->b.pool.a, sizeof *l);
+	*l = (struct let_go){ arena_strndup(&c->b.pool.a, name, strlen(name)), g->let_go };
+	g->let_go = l;
+}
+
+const struct let_go *grammar_let_go(const struct grammar *g)
+{
+	return g->let_go;
+}
+
 void grammar_ref(struct grammar *g)
 {
 	atomic_fetch_add(&g->refs, 1);

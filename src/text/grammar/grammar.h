@@ -40,6 +40,14 @@ enum calls_form { CALLS_JSON, CALLS_TAGGED, CALLS_LLAMA, CALLS_PYTHON };
 int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
                           struct grammar **out, struct err *err);
 
+/* A grammar's tools whose arguments are not held to what their parameters say, as they are not strict; NULL: there are none.
+ * They live as long as the grammar. */
+struct let_go {
+	const char *name;
+	const struct let_go *next;
+};
+const struct let_go *grammar_let_go(const struct grammar *g);
+
 /* Texts that are one token each: mark i of the list is the byte MARK_FIRST + i, which no UTF-8 has, in a grammar and
  * in what a matcher is given; so ordinary text that spells such a token is not taken for it, nor the other way. */
 enum { MARKS_MOST = 7, MARK_FIRST = 0xF8 };

@@ -83,6 +83,7 @@ struct grammar {
 	const struct net *net;            /* NULL: none */
 	const struct dfa *string, *plain; /* any string: masks are shared by all who walk it */
 	const struct dfa *bare;           /* any bare text of a call, likewise; NULL: not in it */
+	const struct let_go *let_go;      /* tools whose arguments are any object, though their parameters say more */
 };
 
 /* Places in a shape.  A word: the state of its automaton. */
