@@ -19,15 +19,27 @@ float *backend_near(struct backend *be, float *far, size_t n, float *scratch)
 {
 	if (be->ops->near)
 		return far;
-	be->ops->read(be, scratch, far, n * sizeof *far);
-	return scratch;
+	return be->ops->read(be, scratch, far, n * sizeof *far) ? NULL : scratch;
 }
 
-void pass_reset(struct pass *p)
+int pass_begin(struct pass *p)
 {
+	int rc = p->be->failed.code;
+
+	assert(!p->begun);
+	p->begun = true;
 	p->work_used = 0;
-	if (p->be->ops->begin)
-		p->be->ops->begin(p);
+	return !rc && p->be->ops->begin ? p->be->ops->begin(p) : rc;
+}
+
+int pass_end(struct pass *p)
+{
+	int rc;
+
+	assert(p->begun);
+	p->begun = false;
+	rc = p->be->ops->end ? p->be->ops->end(p) : 0;
+	return rc ? rc : p->be->failed.code;
 }
 
 static size_t round16(size_t n)

@@ -27,6 +27,10 @@
 #include "quant/placed.h"
 
 struct adapter_mix; /* backend/low_rank.h */
+struct kv_view;
+struct state_view;
+
+enum { KV_GROUPS = 4 }; /* most groups of layers whose keys and values are cached apart (struct kv_group) */
 
 /* One sequence in one step, as caches and operations see it. */
 struct span {
@@ -58,6 +62,14 @@ struct pass {
 	const int32_t *logit_row; /* [n_logit] rising */
 	float *logits;            /* [n_logit][vocab] backend memory, written by forward */
 
+	/* What operations find of the step's sequences in the caches: the views that kv_append, attend, conv and recur of this
+	 * pass are given, by their addresses.  NULL where there is no such group, or no recurrent state.  model_run sets them. */
+	const struct kv_view *kv[KV_GROUPS];
+	const struct state_view *state;
+	const int32_t (*grid)[2]; /* [n_row] the rows' places on a grid, by which `heads` rotates; NULL: none */
+	const int32_t *pick;      /* [n_pick] what `gather` is given, or a part of it, where that is not logit_row */
+	int n_pick;
+
 	/* Rows that bring their own vectors (docs/rows.md): an embedding, and what is added to the residual stream after the
 	 * first layers of some families.  Host memory, brought_cols floats each. */
 	const float *const *brought; /* [n_brought] */
@@ -83,22 +95,28 @@ struct pass {
 	 * rows are invalid, those of other items are as always.  NULL: such a failure ends the program. */
 	bool *spoiled;     /* [n_item] */
 	struct err spoilt; /* why, of the first in this pass; code 0: none is */
-	int experts_used;  /* written by moe: different experts that the rows of its last call chose */
+	int experts_used; /* of the CPU backend, for profiles: different experts that the rows of moe's last call chose */
 
 	/* Work memory of the pass: handed out by pass_floats, all given back by
-	 * pass_reset.  Sized once for the largest step. */
+	 * pass_begin.  Sized once for the largest step. */
 	uint8_t *work;
 	size_t work_cap, work_used, work_peak;
+	bool begun; /* pass_begin was called, and pass_end not yet */
 };
 
 /* Returns n floats of backend memory where the host may read and change them: `far` itself, or scratch [n], a copy, where the
- * backend's memory is elsewhere.  Who changes them reads them once. */
+ * backend's memory is elsewhere.  A caller that changes them reads them once.  NULL: the device failed (backend.failed). */
 float *backend_near(struct backend *be, float *far, size_t n, float *scratch);
 
 /* n floats of work memory, 64-byte aligned.  Asserts that the plan was right. */
 float *pass_floats(struct pass *p, size_t n);
-/* Begins a pass: its tables are set, and all work memory is free. */
-void pass_reset(struct pass *p);
+/* Begin and end a pass.  Operations that take a pass run between the two, and nothing that the pass names changes there.
+ * pass_begin: every table and view of the pass is set and final; all work memory is free afterwards.
+ * pass_end: waits until all results are there.
+ * Both return 0 or E_DEVICE, with the message in p->be->failed; pass_end also where pass_begin or an operation failed.  What the pass has
+ * written is not to be used then, and no later pass of the backend will do. */
+int pass_begin(struct pass *p);
+int pass_end(struct pass *p);
 
 /* Activation that a feed-forward block applies to its gate g, or, where there is no gate, to its one product. */
 enum act {
@@ -157,7 +175,8 @@ struct kv_layer {
 struct kv_view {
 	uint8_t *base; /* page 0 */
 	size_t page_bytes;
-	const struct kv_layer *layer;
+	const struct kv_layer *layer; /* [layers] the same as long as the view is there */
+	int layers;
 	int page_rows, heads, dim; /* dim: of keys */
 	int dim_v;
 	int window;           /* the group's */
@@ -219,8 +238,9 @@ struct state_view {
 	float *tail; /* [slot][layer][(width - 1) * channels] */
 	float *tape; /* state_tape_row */
 	int tape_rows;
-	const int32_t *owed;           /* [slot] */
-	const bool *still;             /* [slot] */
+	int slots;
+	const int32_t *owed;           /* [slots] */
+	const bool *still;             /* [slots] */
 	const struct state_keep *keep; /* [n_keep] in any order; no two at one row of an item */
 	int n_keep;
 	int64_t *keep_ns; /* threads add the time of their parts of these copies here; NULL: not measured */
@@ -419,8 +439,9 @@ struct backend_ops {
 	 * take it back, is free for others until it is written again. */
 	void (*discard)(struct backend *, void *, size_t bytes);
 	void (*write)(struct backend *, void *far, const void *near, size_t);
-	void (*read)(struct backend *, void *near, const void *far, size_t); /* waits for what came before */
-	void (*copy)(struct backend *, void *dst, const void *src, size_t);  /* both far */
+	/* Waits for what came before.  Returns 0, or E_DEVICE with the message in backend.failed: near[n] is undefined then. */
+	int (*read)(struct backend *, void *near, const void *far, size_t n);
+	void (*copy)(struct backend *, void *dst, const void *src, size_t); /* both far */
 
 	/* Optional; NULL: operations read host memory directly.
 	 * Weights and vectors are named by their host addresses in all operations.  A model places what it
@@ -450,9 +471,14 @@ struct backend_ops {
 	                   struct err *);
 	void (*row_stats)(const struct backend *, struct row_stats *); /* required where stream_rows is */
 
-	/* Optional; NULL: operations read the host's.  The tables of a step (tok, pos, item, span, row,
-	 * logit_row) are complete: the backend may bring them over.  Called by pass_reset. */
-	void (*begin)(struct pass *);
+	/* Optional; NULL: operations read the host's.  Called once per pass, by pass_begin, when all host tables that the pass names
+	 * are final: tok, pos, item, span, row, logit_row, brought, rope_pos, see, adapter, grid, pick, and those of the views kv and
+	 * state (page, first; owed, still, keep).  The backend may bring them over; they stay as they are until end.  Operations
+	 * name views and tables by the same host addresses. */
+	int (*begin)(struct pass *);
+	/* Optional; NULL: operations are done when they return, and cannot fail.  Called once for each begin, by pass_end: waits for
+	 * the pass's operations.  begin and end return 0 or E_DEVICE, with the message in backend.failed. */
+	int (*end)(struct pass *);
 
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
 	/* Rows that bring their own vectors get the table's row 0. */
@@ -491,13 +517,13 @@ struct backend_ops {
 	 * all layers. */
 	void (*tape_apply)(struct backend *, const struct state_view *, int slot, int keep);
 	/* out = the mixture's output for in, or out += it with add; out may be in.  by: what the routers read, rows of
-	 * the router's cols; NULL: in.  Sets experts_used. */
+	 * the router's cols; NULL: in. */
 	void (*moe)(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
 	            int cols);
 	/* out[n][heads][out_dim] = in[n][heads][in_dim], cut or filled up with zeros; with a rope rotated by the rows'
-	 * places at[n], a host table.  out may be in where the dims are equal. */
+	 * places (pass, grid), and n is the pass's rows then.  out may be in where the dims are equal. */
 	void (*heads)(struct pass *, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
-	              const struct grid_rope *, const int32_t (*at)[2]);
+	              const struct grid_rope *);
 	/* x = act(x) * y, for products that something stands between */
 	void (*gate)(struct pass *, float *x, const float *y, int n, int cols, const struct activation *act);
 	/* x = min(max(x * gain + shift, low), high); gain and shift are of columns, NULL: 1 and 0 */
@@ -512,7 +538,7 @@ struct backend_ops {
 	/* out = a + (b - a) * sigmoid(t), rows of out out_ld apart; b and t NULL: out = a. */
 	void (*blend)(struct pass *, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
 	              int cols);
-	/* out[i] = in[index[i]] */
+	/* out[i] = in[index[i]]; index[n] lies in the pass's logit_row or pick */
 	void (*gather)(struct pass *, float *out, const float *in, const int32_t *index, int n, int cols);
 
 	void (*close)(struct backend *);
@@ -533,6 +559,9 @@ struct backend {
 	/* What computes, for messages: of the CPU backend its level of instructions, and that of attention where it is
 	 * another. */
 	const char *level;
+	/* Set by the backend, once and for ever, when the device fails: E_DEVICE and what happened.  code 0: it has not.  Read
+	 * between operations, by the thread that calls them. */
+	struct err failed;
 	int threads;                     /* that compute, the caller's included */
 	const struct observer *observer; /* borrowed; may be NULL */
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */

@@ -60,6 +60,7 @@ const char *err_name(int code)
 	case E_LATE: return "late";
 	case E_FAULT: return "fault";
 	case E_MEMORY: return "memory";
+	case E_DEVICE: return "device";
 	}
 	return "unknown";
 }

@@ -19,6 +19,7 @@ enum {
 	E_LATE = -9,        /* a deadline passed, or would */
 	E_FAULT = -10,      /* a fault of ours ended it (fault.h) */
 	E_MEMORY = -11,     /* the heap was empty: ended in the same way */
+	E_DEVICE = -12,     /* a device that computes failed */
 };
 
 struct err {

@@ -588,11 +588,11 @@ int snaps_page_wanted(const struct snaps *snaps, int part)
 	return snap->cache->ops->page_wanted(snap);
 }
 
-void snaps_page_get(const struct snaps *snaps, int part, int page, void *out)
+int snaps_page_get(const struct snaps *snaps, int part, int page, void *out)
 {
 	const struct snap *snap = snap_of(snaps, part);
 
-	snap->cache->ops->page_get(snap, page, out);
+	return snap->cache->ops->page_get(snap, page, out);
 }
 
 void snaps_page_set(struct snaps *snaps, int part, int page, const void *p)

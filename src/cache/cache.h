@@ -9,7 +9,7 @@
  * which the engine keeps; the last sampled token is not in any cache yet.  The
  * calls of one step are, in this order,
  *
- *     reserve (each span) ... begin (all spans), foresee, forward, settle (each span), capture, forget
+ *     reserve (each span) ... begin (all spans), foresee, model_run, settle (each span), capture, forget
  *
  * and a slot with a reserved span is not rewound, captured or restored; others
  * may be, and snapshots dropped, to make room.  All from the engine's thread.
@@ -119,7 +119,7 @@ struct cache_ops {
 	 * pieces.  The rest is what its whole pages do not hold. */
 	int (*page_first)(const struct cache *, int pos); /* a snapshot at pos has the whole pages from this one on */
 	int (*page_wanted)(const struct snap *);          /* of one from read_rest: the first page still to be set */
-	void (*page_get)(const struct snap *, int page, void *out);
+	int (*page_get)(const struct snap *, int page, void *out); /* 0 or E_DEVICE */
 	void (*page_set)(struct snap *, int page, const void *);
 	int (*write_rest)(const struct snap *, struct sink *);
 	/* Whole pages before n_page are base's, as far as it has them; the others are still to be set. */
@@ -234,7 +234,7 @@ int caches_parts(const struct caches *);
 size_t caches_page_bytes(const struct caches *, int part);
 int caches_page_first(const struct caches *, int part, int pos);
 int snaps_page_wanted(const struct snaps *, int part);
-void snaps_page_get(const struct snaps *, int part, int page, void *out);
+int snaps_page_get(const struct snaps *, int part, int page, void *out); /* 0 or E_DEVICE */
 void snaps_page_set(struct snaps *, int part, int page, const void *);
 int snaps_write_rest(const struct snaps *, struct sink *);
 int caches_read_rest(struct caches *, struct source *, const struct snaps *base, int n_page, struct snaps *out,

@@ -120,7 +120,8 @@ static int carry_write(const struct snap *snap, struct sink *to)
 	void *row = xmalloc(snap->bytes);
 	int rc = to->put(to, head, sizeof head);
 
-	be->ops->read(be, row, ((const struct carry_snap *)snap)->row, snap->bytes);
+	if (!rc)
+		rc = be->ops->read(be, row, ((const struct carry_snap *)snap)->row, snap->bytes);
 	if (!rc)
 		rc = to->put(to, row, snap->bytes);
 	free(row);

@@ -579,7 +579,9 @@ static int write_from(const struct snap *snap, int from, struct sink *to)
 	for (int i = from > s->first ? from : s->first; !rc && i < s->n; i++) {
 		int rows = page_rows_at(p, snap->pos, i);
 
-		be->ops->read(be, p->bounce, page_at(p, s->page[i - s->first]), p->body_bytes);
+		rc = be->ops->read(be, p->bounce, page_at(p, s->page[i - s->first]), p->body_bytes);
+		if (rc)
+			break;
 		if (rows == p->o.page_rows)
 			rc = to->put(to, p->bounce, p->body_bytes);
 		else
@@ -616,11 +618,11 @@ static int paged_page_wanted(const struct snap *snap)
 	return ((const struct paged_snap *)snap)->shared;
 }
 
-static void paged_page_get(const struct snap *snap, int i, void *out)
+static int paged_page_get(const struct snap *snap, int i, void *out)
 {
 	struct paged *p = paged_of(snap->cache);
 
-	p->cache.be->ops->read(p->cache.be, out, page_at(p, whole_page(snap, i)), p->body_bytes);
+	return p->cache.be->ops->read(p->cache.be, out, page_at(p, whole_page(snap, i)), p->body_bytes);
 }
 
 static void paged_page_set(struct snap *snap, int i, const void *from)
@@ -963,6 +965,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 	p->view = (struct kv_view){ .base = p->base,
 		                    .page_bytes = p->page_bytes,
 		                    .layer = p->layer,
+		                    .layers = g->layers,
 		                    .page_rows = o->page_rows,
 		                    .heads = g->heads,
 		                    .dim = g->dim_k,

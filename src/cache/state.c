@@ -431,8 +431,9 @@ static int state_write(const struct snap *snap, struct sink *to)
 	piece = xmalloc(PIECE);
 	for (size_t at = 0, n; !rc && at < snap->bytes; at += n) {
 		n = snap->bytes - at < PIECE ? snap->bytes - at : PIECE;
-		be->ops->read(be, piece, s->data + at, n);
-		rc = to->put(to, piece, n);
+		rc = be->ops->read(be, piece, s->data + at, n);
+		if (!rc)
+			rc = to->put(to, piece, n);
 	}
 	free(piece);
 	return rc;
@@ -628,6 +629,7 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 		                        .tail = got[1],
 		                        .tape = got[2],
 		                        .tape_rows = rows_of_tape(&o->shape, o->tape_rows),
+		                        .slots = o->slots,
 		                        .owed = st->owed,
 		                        .still = st->still,
 		                        .keep_ns = &st->keep_ns };

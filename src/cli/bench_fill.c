@@ -29,7 +29,7 @@ static void forward(struct model *m, struct pass *p)
 		const struct kv_group *g = &s->kv[shape_kv_place(s, layer).group];
 		float *k, *v;
 
-		pass_reset(p);
+		p->work_used = 0;
 		k = random_rows(p, (size_t)g->heads * (size_t)g->dim_k, (uint64_t)layer * 2);
 		v = random_rows(p, (size_t)g->heads * (size_t)g->dim_v, (uint64_t)layer * 2 + 1);
 		model_fill(m, p, layer, k, v);

@@ -259,7 +259,8 @@ struct engine {
 	struct pass pass;
 	size_t logits_bytes, last_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
 	struct tap *tap;                               /* pass.tap: of all drafters that read layers */
-	float *row;                                    /* [vocab] scratch: backend_near, of one row of logits */
+	float *logits;                                 /* [n_logit][vocab] of the step, which may be changed */
+	float *copied;                                 /* them, of a backend whose memory is elsewhere; else NULL */
 	bool *spoiled;                                 /* [seqs_max] items of the step, as backend.h has it */
 	uint32_t *only;                                /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;

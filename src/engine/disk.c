@@ -248,16 +248,19 @@ static int rest_put(struct sink *to, const void *p, size_t n)
 	return 0;
 }
 
+/* NULL: the device failed. */
 static void *page_copy(const struct disk *d, const struct snaps *snaps, int chain, int page)
 {
 	void *p = xmalloc(d->chain[chain].page_bytes);
 
-	snaps_page_get(snaps, d->chain[chain].part, page, p);
-	return p;
+	if (!snaps_page_get(snaps, d->chain[chain].part, page, p))
+		return p;
+	free(p);
+	return NULL;
 }
 
 /* Hands over the pieces of a snapshot that are wanted, from its *done-th page on, as many
- * as `bytes` allow but at least one; true: all are done.  wait: stops, rather than
+ * as `bytes` allow but at least one; true: all are done, or the device failed and there are no more.  wait: stops, rather than
  * lose a piece, where the queue is full. */
 static bool hand_over(struct disk *d, const struct snaps *snaps, const struct names *names, int *done, size_t bytes,
                       bool wait)
@@ -269,6 +272,7 @@ static bool hand_over(struct disk *d, const struct snaps *snaps, const struct na
 	struct spill_piece p;
 	int chain, page;
 	size_t sum = 0;
+	void *copy;
 
 	for (; piece_at(d, n, *done, &chain, &page); ++*done) {
 		size_t size = d->chain[chain].page_bytes;
@@ -280,7 +284,10 @@ static bool hand_over(struct disk *d, const struct snaps *snaps, const struct na
 			return false;
 		if (wait && !spill_room(d->spill, size))
 			return false;
-		spill_put(d->spill, &p, page_copy(d, snaps, chain, page), size);
+		copy = page_copy(d, snaps, chain, page);
+		if (!copy)
+			return true;
+		spill_put(d->spill, &p, copy, size);
 		sum += size;
 	}
 	p = (struct spill_piece){ SPILL_SNAP, n, tok, key };
@@ -289,7 +296,10 @@ static bool hand_over(struct disk *d, const struct snaps *snaps, const struct na
 			return false;
 		buf_init(&rest.buf);
 		buf_reserve(&rest.buf, d->snap_max);
-		snaps_write_rest(snaps, &rest.sink);
+		if (snaps_write_rest(snaps, &rest.sink)) {
+			buf_fini(&rest.buf);
+			return true;
+		}
 		sum = rest.buf.n;
 		assert(sum <= d->snap_max);
 		spill_put(d->spill, &p, buf_take(&rest.buf), sum);

@@ -420,23 +420,30 @@ static void finish_all_left(struct engine *e, bool all)
 		finish_left(e, s->run[i], all, now);
 }
 
-/* Whether a file of weights was lost: then results computed since may be wrong and must not be published. */
+/* Whether a file of weights or the backend's device was lost: then results computed since may be wrong and must not be published. */
 static bool lost(struct engine *e)
 {
 	const char *path = file_lost();
+	const struct err *device = &e->m->be->failed;
 
 	if (path && !e->lost)
 		log_error(
 			"%s became shorter while it was served: every request fails until the server is started again",
 			path);
-	e->lost = path != NULL;
+	else if (device->code && !e->lost)
+		log_error("%s: every request fails until the server is started again", device->msg);
+	e->stats.device_lost = device->code != 0;
+	e->lost = path || device->code;
 	return e->lost;
 }
 
 static void fail_lost(struct engine *e, struct request *r)
 {
-	err_set(&r->err, E_IO, "the model cannot be computed any more: %s became shorter while it was served",
-	        file_lost());
+	if (file_lost())
+		err_set(&r->err, E_IO, "the model cannot be computed any more: %s became shorter while it was served",
+		        file_lost());
+	else
+		err_set(&r->err, E_DEVICE, "the model cannot be computed any more: %s", e->m->be->failed.msg);
 	verify_end(r, FINISH_ERROR);
 	engine_finish(e, r);
 }
@@ -526,7 +533,6 @@ static void pass_set(struct engine *e)
 	struct pass *p = &e->pass;
 	const struct batch *b = &e->batch;
 
-	pass_reset(p);
 	p->n_row = b->n_row;
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
@@ -540,6 +546,15 @@ static void pass_set(struct engine *e)
 	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
 		reuse_foresee(e, i);
+}
+
+/* The step's logits to where the host may change them.  false: the device failed. */
+static bool logits_read(struct engine *e)
+{
+	size_t n = (size_t)e->pass.n_logit * (size_t)e->m->shape.vocab;
+
+	e->logits = e->m->be->failed.code || !n ? NULL : backend_near(e->m->be, e->pass.logits, n, e->copied);
+	return e->logits || !n;
 }
 
 /* After the rows of an item are settled. */
@@ -609,8 +624,8 @@ static bool step(struct engine *e)
 	}
 	e->keep_ns = 0;
 	pass_set(e);
-	e->m->ops->forward(e->m, &e->pass);
-	if (lost(e)) {
+	model_run(e->m, &e->pass, NULL);
+	if (!logits_read(e) || lost(e)) {
 		drop_step(e);
 		engine_show_stats(e);
 		return true;
@@ -842,6 +857,8 @@ static int pass_init(struct engine *e, struct err *err)
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
 	e->last_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.hidden), sizeof(float));
+	if (!be->ops->near)
+		e->copied = xmalloc(e->logits_bytes);
 	p->logits = be->ops->alloc(be, e->logits_bytes);
 	p->last = be->ops->alloc(be, e->last_bytes);
 	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
@@ -880,7 +897,7 @@ static void engine_free(struct engine *e)
 	free(b->see);
 	free(b->brought);
 	span_ids_fini(&e->spans);
-	free(e->row);
+	free(e->copied);
 	free(e->spoiled);
 	free(e->only);
 	drafting_fini(&e->drafting);
@@ -933,7 +950,6 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	span_ids_init(&e->spans, SPANS);
 	e->prepared = !opts->prefix_bytes;
 	batch_init(e);
-	e->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*e->row)));
 	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));
 	e->spoiled = xcalloc((size_t)opts->seqs_max, sizeof *e->spoiled);
 	rc = pass_init(e, err);

@@ -278,6 +278,7 @@ struct engine_stats {
 	int64_t yielded;                      /* those of them that made place for another client */
 	int64_t resumed;                      /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
+	bool device_lost;       /* the backend's device failed: every request fails */
 	int64_t last_step_ns;   /* clock of the last step's end */
 	int64_t stuck_ns;       /* there is work and no step has ended for so long; 0: none, or moving */
 	int64_t waiting_tokens; /* of the prompts that wait */

@@ -67,22 +67,25 @@ void park_out(struct engine *e, struct request *r)
 {
 	struct park *k = &r->park;
 	struct heap_sink to = { .sink = { heap_put } };
+	int rc;
 
 	assert(k->pos && k->snaps.n);
-	snaps_write(&k->snaps, &to.sink);
-	if (to.n <= e->opts.park_bytes - e->stats.parked_bytes)
+	rc = snaps_write(&k->snaps, &to.sink);
+	if (!rc && to.n <= e->opts.park_bytes - e->stats.parked_bytes)
 		to.p = try_malloc(to.n);
 	if (!to.p) {
 		park_drop(e, r);
 		return;
 	}
 	to.n = 0;
-	snaps_write(&k->snaps, &to.sink);
+	rc = snaps_write(&k->snaps, &to.sink);
 	snaps_drop(&k->snaps);
 	k->snaps = (struct snaps){ 0 };
 	k->bytes = to.p;
 	k->n_bytes = to.n;
 	e->stats.parked_bytes += to.n;
+	if (rc) /* the device failed meanwhile */
+		park_drop(e, r);
 }
 
 bool park_any_out(struct engine *e)

@@ -186,21 +186,22 @@ static bool same(const struct snaps *a, const struct snaps *b)
 {
 	struct window w = { .sink = { window_put } };
 	size_t total;
+	bool failed; /* the device, which tells of no difference */
 
 	w.bytes = xmalloc(WINDOW);
 	do {
 		w.at = 0;
 		w.compare = false;
-		snaps_write(a, &w.sink);
+		failed = snaps_write(a, &w.sink);
 		total = w.at;
 		w.at = 0;
 		w.compare = true;
-		snaps_write(b, &w.sink);
+		failed = snaps_write(b, &w.sink) || failed;
 		w.differs |= w.at != total;
 		w.from += WINDOW;
-	} while (!w.differs && w.from < total);
+	} while (!failed && !w.differs && w.from < total);
 	free(w.bytes);
-	return !w.differs;
+	return failed || !w.differs;
 }
 
 void proof_judge(struct engine *e, struct request *r)

@@ -176,10 +176,14 @@ int verify(struct engine *e, struct batch_item *it)
 			break; /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
-		logits = backend_near(be, e->pass.logits + (size_t)(it->logit + i) * vocab, vocab, e->row);
-		if (r->row && pos == r->n_prompt - 1)
-			be->ops->read(be, r->row, e->pass.last + (size_t)(it->logit + i) * hidden,
-			              hidden * sizeof(float));
+		logits = e->logits + (size_t)(it->logit + i) * vocab;
+		if (r->row && pos == r->n_prompt - 1 &&
+		    be->ops->read(be, r->row, e->pass.last + (size_t)(it->logit + i) * hidden,
+		                  hidden * sizeof(float))) {
+			r->err = be->failed;
+			verify_end(r, FINISH_ERROR);
+			break;
+		}
 		if (request_guard(r, look, &(struct look){ e, it, i, logits }))
 			continue;
 		/* Undoes the look at the row; all requests share the scratch. */

@@ -183,8 +183,8 @@ void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, fl
 	const struct decoder_layer *y = &d->layer[i];
 	float *to = join_to(&y->join_attn, x, h);
 
-	attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, y->bias_attn, x, h),
-	                  paged_view(d->m.kv[y->kv.group]), y->kv.index);
+	attention_forward(p, &y->attn, to, to == x, normed(p, d, y->norm_attn, y->bias_attn, x, h), p->kv[y->kv.group],
+	                  y->kv.index);
 	join_add(p, &y->join_attn, x, to, d->trunk.hidden);
 }
 

@@ -170,24 +170,32 @@ static void lean(struct model *m, const struct pass *over, int32_t token, float 
 	struct dflash *f = (struct dflash *)m;
 	const struct backend_ops *ops = over->be->ops;
 	const int32_t none = 0;
+	const struct span span = { .n = 1 };
 	struct pass p = *over;
 	float *e, *by;
 	struct linear job;
+	int rc = 0;
 
 	if (!f->then.rows || token < 0 || token >= m->shape.vocab)
 		return;
 	p.tok = &token;
 	p.pos = p.item = p.row = &none;
-	p.see = NULL;
+	p.see = p.rope_pos = NULL;
+	p.span = &span;
+	memset(p.kv, 0, sizeof p.kv);
+	p.state = NULL;
 	p.n_row = p.n_item = 1;
 	p.n_logit = 0;
-	pass_reset(&p);
-	e = pass_floats(&p, (size_t)f->before.cols);
-	by = pass_floats(&p, (size_t)f->then.rows);
-	job = (struct linear){ .w = &f->then, .out = by, .ld = (size_t)f->then.rows };
-	ops->embed(&p, e, &f->before);
-	ops->linear(&p, &job, 1, e, 1, f->then.cols);
-	ops->read(p.be, f->near, by, (size_t)f->then.rows * sizeof *by);
+	if (!pass_begin(&p)) {
+		e = pass_floats(&p, (size_t)f->before.cols);
+		by = pass_floats(&p, (size_t)f->then.rows);
+		job = (struct linear){ .w = &f->then, .out = by, .ld = (size_t)f->then.rows };
+		ops->embed(&p, e, &f->before);
+		ops->linear(&p, &job, 1, e, 1, f->then.cols);
+		rc = ops->read(p.be, f->near, by, (size_t)f->then.rows * sizeof *by);
+	}
+	if (pass_end(&p) || rc)
+		return; /* a failed device: the step after fails too */
 	for (int i = 0; i < m->shape.vocab; i++)
 		logits[i] += f->near[i];
 }
@@ -201,7 +209,6 @@ static void context_forward(const struct dflash *f, struct pass *p)
 	struct linear fc = { .w = &f->fc, .ld = (size_t)hidden };
 	size_t mark;
 
-	pass_reset(p);
 	fc.out = pass_floats(p, (size_t)n * (size_t)hidden);
 	ops->linear(p, &fc, 1, p->given, n, m->shape.carry);
 	ops->norm(p, fc.out, fc.out, n, hidden, f->norm_context, f->d.eps);
@@ -218,7 +225,7 @@ static void context_forward(const struct dflash *f, struct pass *p)
 
 		op.heads = 0;
 		ops->linear(p, job, 2, fc.out, n, hidden);
-		ops->kv_append(p, &op, NULL, 0, 0, k, v, paged_view(m->kv[y->kv.group]), y->kv.index);
+		ops->kv_append(p, &op, NULL, 0, 0, k, v, p->kv[y->kv.group], y->kv.index);
 		p->work_used = mark;
 	}
 }

@@ -245,7 +245,6 @@ static void forward(struct model *m, struct pass *p)
 	size_t cols = (size_t)hidden, rows = (size_t)n * cols;
 	float *x, *h, *both;
 
-	pass_reset(p);
 	x = pass_floats(p, rows);
 	h = pass_floats(p, rows);
 	both = pass_floats(p, 2 * rows);
@@ -259,7 +258,7 @@ static void forward(struct model *m, struct pass *p)
 	ops->blend(p, both + cols, 2 * cols, h, NULL, NULL, n, hidden);
 	if (e->before_residual)
 		ops->blend(p, x, cols, h, NULL, NULL, n, hidden);
-	attention_forward(p, &e->attn, x, true, both, paged_view(m->kv[0]), 0);
+	attention_forward(p, &e->attn, x, true, both, p->kv[0], 0);
 	ops->norm(p, h, x, n, hidden, e->norm_post, e->eps);
 	ffn_forward(p, &e->ffn, x, true, h);
 	if (p->hidden)

@@ -149,7 +149,7 @@ static bool whole_window(const struct pass *p, const struct kv_view *kv, int win
 static void attend(const struct assistant *a, struct pass *p, int i, float *x, float *h)
 {
 	const struct decoder_layer *y = &a->g.d.layer[i];
-	const struct kv_view *kv = paged_view(a->of->d.m.kv[y->kv.group]);
+	const struct kv_view *kv = p->kv[y->kv.group];
 	struct attention attn = y->attn;
 	int hidden = a->g.d.trunk.hidden;
 
@@ -189,8 +189,9 @@ static void hold_to_clusters(struct assistant *a, struct pass *p, const float *x
 	for (int i = 0; i < p->n_logit; i++) {
 		float *far = p->logits + (size_t)i * (size_t)vocab, least = INFINITY;
 
-		ops->read(p->be, a->score, score + (size_t)i * (size_t)n, (size_t)n * sizeof *score);
-		ops->read(p->be, a->logit, far, (size_t)vocab * sizeof *far);
+		if (ops->read(p->be, a->score, score + (size_t)i * (size_t)n, (size_t)n * sizeof *score) ||
+		    ops->read(p->be, a->logit, far, (size_t)vocab * sizeof *far))
+			return; /* the pass has failed, as its end says */
 		choose(a);
 		for (int k = 0; k < vocab; k++)
 			least = a->chosen[k] && a->logit[k] < least ? a->logit[k] : least;
@@ -225,7 +226,6 @@ static void forward(struct model *m, struct pass *p)
 	size_t rows = (size_t)p->n_row * (size_t)m->shape.hidden;
 	float *x, *h;
 
-	pass_reset(p);
 	x = pass_floats(p, rows);
 	h = pass_floats(p, rows);
 	join_given(a, p, x);

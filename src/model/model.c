@@ -327,6 +327,23 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 	return code ? code : open_caches(m, err ? err : &own);
 }
 
+int model_run(struct model *m, struct pass *p, struct err *err)
+{
+	const struct model *of = m->shape.head.borrows ? m->shape.head.borrows : m;
+	int rc;
+
+	for (int g = 0; g < KV_GROUPS; g++)
+		p->kv[g] = of->kv[g] ? paged_view(of->kv[g]) : NULL;
+	p->state = m->state ? state_view(m->state) : NULL;
+	rc = pass_begin(p);
+	if (!rc)
+		m->ops->forward(m, p);
+	rc = pass_end(p);
+	if (rc && err)
+		*err = p->be->failed;
+	return rc;
+}
+
 int model_open(struct model **out, struct store *st, struct backend *be, const struct model_opts *opts, struct err *err)
 {
 	int code = model_bind(out, st, err);
@@ -578,5 +595,5 @@ void model_fill(const struct model *m, struct pass *p, int layer, float *k, cons
 	const struct kv_group *g = &m->shape.kv[at.group];
 	const struct attn attn = { .heads_kv = g->heads, .dim = g->dim_k, .scale = 1 };
 
-	p->be->ops->kv_append(p, &attn, NULL, 0, 0, k, v, paged_view(m->kv[at.group]), at.index);
+	p->be->ops->kv_append(p, &attn, NULL, 0, 0, k, v, p->kv[at.group], at.index);
 }

@@ -2,7 +2,7 @@
  *
  * One file per family and one line in models.c.  A model holds no state of any
  * sequence: that is in its caches, keyed by slot.  Loaded once, then only
- * forward() is called, from the engine's thread. */
+ * model_run is called, from the engine's thread. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -23,7 +23,6 @@ struct model;
 struct kv_place {
 	int group, index;
 };
-enum { KV_GROUPS = 4 };
 
 /* Inputs and outputs of a draft head (model_bind_head). */
 struct head_shape {
@@ -77,7 +76,7 @@ struct model_ops {
 	size_t size;             /* of the struct that begins with struct model */
 	/* Reads config and tensors into shape and weights.  No caches yet. */
 	int (*bind)(struct model *, struct store *, struct err *);
-	/* Fills p->logits for the rows that want them; writes the caches. */
+	/* Fills p->logits for the rows that want them; writes the caches, through the pass's views.  For model_run alone. */
 	void (*forward)(struct model *, struct pass *);
 	/* Floats of work memory forward needs for n_row rows and n_logit logits. */
 	size_t (*work_floats)(const struct model *, int n_row, int n_logit);
@@ -85,7 +84,7 @@ struct model_ops {
 	 * has none. */
 	int (*bind_head)(struct model *m, const struct model *of, struct store *st, struct err *err);
 	/* Optional, of a head that guesses blocks: adds to a guess's logits, host memory, what the token before it says.
-	 * p: a pass that is over, whose work memory is used. */
+	 * p: a pass that is over, whose work memory is used by a small pass of its own. */
 	void (*lean)(struct model *, const struct pass *p, int32_t token, float *logits);
 };
 
@@ -131,6 +130,11 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 /* Does the folder hold a draft head alone, and no model? */
 bool model_only_head(const struct store *st);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
+
+/* Computes a pass, whose tables are set and for whose spans the caches have begun a step (caches_begin): the one way into forward.
+ * Returns when all results are there.  E_DEVICE: the device failed; what the pass wrote, the caches' rows of these spans
+ * among them, is not to be used.  Engine's thread. */
+int model_run(struct model *m, struct pass *p, struct err *err);
 
 /* Leaves the experts of all mixtures on disk (backend.h, stream); after model_attach, before the first pass.  The
  * store's files are filled in here.  E_UNSUPPORTED: there are no mixtures, or this backend cannot. */

@@ -379,8 +379,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	return trunk_begin_floats(&q->trunk, n_row) + work_floats_of(n_row, m->shape.hidden) + most;
 }
 
-static void mixer_forward(const struct qwen *q, struct pass *p, const struct layer *y, float *x, const float *h,
-                          const struct state_view *state)
+static void mixer_forward(const struct qwen *q, struct pass *p, const struct layer *y, float *x, const float *h)
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct mixer *d = &y->mixer;
@@ -401,7 +400,7 @@ static void mixer_forward(const struct qwen *q, struct pass *p, const struct lay
 			n_job = 0;
 		}
 	}
-	ops->recur(p, out, &d->op, &(struct recur_in){ in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A] }, state, y->index);
+	ops->recur(p, out, &d->op, &(struct recur_in){ in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A] }, p->state, y->index);
 	ops->linear(p, &o, 1, out, p->n_row, q->width[TO_Z]);
 	p->work_used = mark;
 }
@@ -410,8 +409,6 @@ static void forward(struct model *m, struct pass *p)
 {
 	const struct qwen *q = (const struct qwen *)m;
 	const struct backend_ops *ops = p->be->ops;
-	const struct kv_view *kv = m->kv[0] ? paged_view(m->kv[0]) : NULL;
-	const struct state_view *state = m->state ? state_view(m->state) : NULL;
 	int hidden = m->shape.hidden;
 	float *x = trunk_begin(p, &q->trunk), *h;
 
@@ -421,9 +418,9 @@ static void forward(struct model *m, struct pass *p)
 
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_in, q->eps);
 		if (y->full)
-			attention_forward(p, &y->attn, x, true, h, kv, y->index);
+			attention_forward(p, &y->attn, x, true, h, p->kv[0], y->index);
 		else
-			mixer_forward(q, p, y, x, h, state);
+			mixer_forward(q, p, y, x, h);
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
 		ffn_forward(p, &y->ffn, x, true, h);
 		trunk_tap(p, &q->trunk, i, x);

@@ -153,7 +153,7 @@ size_t stack_work_floats(const struct model *m, int n_row, int n_logit)
 void stack_forward(struct model *m, struct pass *p)
 {
 	const struct stack *s = (const struct stack *)m;
-	struct stack_views v = { .state = m->state ? state_view(m->state) : NULL };
+	struct stack_views v = { .state = p->state };
 	int hidden = m->shape.hidden;
 	size_t floats = (size_t)p->n_row * (size_t)hidden;
 	float *x = trunk_begin(p, &s->trunk), *h = pass_floats(p, floats), *y = s->besides ? pass_floats(p, floats) : h;
@@ -161,7 +161,7 @@ void stack_forward(struct model *m, struct pass *p)
 	if (s->shared)
 		v.shared = pass_floats(p, (size_t)p->n_row * (size_t)s->shared);
 	for (int g = 0; g < m->shape.n_kv; g++)
-		v.kv[g] = paged_view(m->kv[g]);
+		v.kv[g] = p->kv[g];
 	for (int i = 0; i < s->n_block; i++) {
 		const struct block *b = &s->block[i];
 		float *to = join_to(&b->join, x, y);

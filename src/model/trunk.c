@@ -58,10 +58,8 @@ static void fuse_given(struct pass *p, const struct trunk *t, float *x)
 
 float *trunk_begin(struct pass *p, const struct trunk *t)
 {
-	float *x;
+	float *x = pass_floats(p, (size_t)p->n_row * (size_t)t->hidden);
 
-	pass_reset(p);
-	x = pass_floats(p, (size_t)p->n_row * (size_t)t->hidden);
 	p->be->ops->embed(p, x, &t->embed);
 	if (t->embed_scale != 1)
 		p->be->ops->map(p, x, p->n_row, t->hidden, t->embed_scale, 0);

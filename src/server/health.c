@@ -19,6 +19,8 @@ static void ready(struct exchange *x)
 	workers_stats(s, &w);
 	if (file_lost())
 		status = "model lost";
+	else if (e.device_lost)
+		status = "device lost";
 	else if (e.stuck_ns > (int64_t)s->opts.stuck_ms * 1000000 || w.oldest_ns > (int64_t)s->opts.stuck_ms * 1000000)
 		status = "stuck";
 	else if (s->stopping)

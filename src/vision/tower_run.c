@@ -64,6 +64,7 @@ struct tower_run {
 	int unit;              /* patches of a unit */
 	/* Nanoseconds of a patch in the last unit of the stage, in blocks without windows and with them; 0: not yet known. */
 	double pace[STAGE_DONE][2];
+	struct kv_view cached; /* the keys and values of the block at work, as the unit sees them */
 	struct pass pass;
 };
 
@@ -363,14 +364,31 @@ static const struct backend_ops *ops_of(struct tower_run *r)
 	return r->t->be->ops;
 }
 
-/* Tables of a unit: patches [first, first + n); all see their segments, or stand where they are. */
-static void begin(struct tower_run *r, const struct segments *s, int first, int n, bool whole)
+static struct kv_view view_of(const struct tower_run *r, const struct segments *s)
 {
+	return (struct kv_view){ .base = r->pages,
+		                 .page_bytes = r->page_bytes,
+		                 .layer = &r->layer,
+		                 .layers = 1,
+		                 .page_rows = PAGE_ROWS,
+		                 .heads = r->t->heads,
+		                 .dim = r->t->wide,
+		                 .dim_v = r->t->wide,
+		                 .page = s->page,
+		                 .page_max = s->page_max };
+}
+
+/* Tables of a unit: patches [first, first + n); all see their segments, or stand where they are. */
+static int begin(struct tower_run *r, const struct segments *s, int first, int n, bool whole)
+{
+	r->cached = view_of(r, s);
+	r->pass.kv[0] = &r->cached;
+	r->pass.grid = r->turn + first;
 	r->pass.n_row = n;
 	r->pass.n_item = s->n;
 	r->pass.pos = (whole ? s->last : s->pos) + first;
 	r->pass.item = s->item + first;
-	pass_reset(&r->pass);
+	return pass_begin(&r->pass);
 }
 
 static const float *norm(struct tower_run *r, const struct tower_norm *m, float *out, const float *in, int n, int cols)
@@ -435,35 +453,20 @@ static void join(struct tower_run *r, float *x, const struct tower_linear *l, co
 	bounded_out(r, l, out, n);
 	ops_of(r)->add(&r->pass, x, norm(r, post, out, out, n, l->w.rows), n, l->w.rows, 1.0f);
 }
-
-static struct kv_view view_of(const struct tower_run *r, const struct segments *s)
-{
-	return (struct kv_view){ .base = r->pages,
-		                 .page_bytes = r->page_bytes,
-		                 .layer = &r->layer,
-		                 .page_rows = PAGE_ROWS,
-		                 .heads = r->t->heads,
-		                 .dim = r->t->wide,
-		                 .dim_v = r->t->wide,
-		                 .page = s->page,
-		                 .page_max = s->page_max };
-}
-
 static struct attn attn_of(const struct tower *t, int heads)
 {
 	return (struct attn){ .heads = heads, .heads_kv = t->heads, .dim = t->wide, .scale = t->scale };
 }
 
 /* Heads normed, rotated and filled up to what the kernels like. */
-static float *heads(struct tower_run *r, float *wide, float *x, const float *gain, bool normed, bool turned, int first,
-                    int n)
+static float *heads(struct tower_run *r, float *wide, float *x, const float *gain, bool normed, bool turned, int n)
 {
 	const struct tower *t = r->t;
 
 	if (normed)
 		ops_of(r)->norm(&r->pass, x, x, n * t->heads, t->dim, gain, t->block[r->block].norm_attn.eps);
 	ops_of(r)->heads(&r->pass, wide, t->wide, x, t->dim, n, t->heads,
-	                 turned && t->rope != ROPE_NONE ? &r->rope : NULL, r->turn + first);
+	                 turned && t->rope != ROPE_NONE ? &r->rope : NULL);
 	return wide;
 }
 
@@ -514,7 +517,8 @@ static void embed(struct tower_run *r, int first, int n)
 		              .bias = t->embed[0].bias,
 		              .add = t->places != PLACES_NONE };
 
-	begin(r, &r->seg[0], first, n, false);
+	if (begin(r, &r->seg[0], first, n, false))
+		return;
 	for (int i = 0; i < n; i++)
 		picture_patch(r->host + (size_t)i * (size_t)cols, &t->form, &r->im, r->at[first + i][0],
 		              r->at[first + i][1], t->channels_last, r->value);
@@ -539,16 +543,16 @@ static void keys(struct tower_run *r, int first, int n)
 	const struct segments *s = seen(r);
 	const struct tower_linear *const l[] = { &k->k, &k->v };
 	float *const out[] = { r->k, r->v };
-	struct kv_view view = view_of(r, s);
 	struct attn a = attn_of(t, 0);
 	const float *in;
 
-	begin(r, s, first, n, false);
+	if (begin(r, s, first, n, false))
+		return;
 	in = norm(r, &k->norm_attn, r->a, r->x + (size_t)first * (size_t)t->hidden, n, t->hidden);
 	products(r, l, out, 2, in, r->b, n);
-	heads(r, r->wide_k, r->k, k->k_norm, k->k_norm != NULL, true, first, n);
-	heads(r, r->wide_v, r->v, NULL, k->v_norm, false, first, n);
-	ops_of(r)->kv_append(&r->pass, &a, r->wide_q, 0, 0, r->wide_k, r->wide_v, &view, 0);
+	heads(r, r->wide_k, r->k, k->k_norm, k->k_norm != NULL, true, n);
+	heads(r, r->wide_v, r->v, NULL, k->v_norm, false, n);
+	ops_of(r)->kv_append(&r->pass, &a, r->wide_q, 0, 0, r->wide_k, r->wide_v, &r->cached, 0);
 }
 
 static void attend(struct tower_run *r, float *x, int first, int n)
@@ -558,15 +562,15 @@ static void attend(struct tower_run *r, float *x, int first, int n)
 	const struct segments *s = seen(r);
 	const struct tower_linear *const l[] = { &k->q };
 	float *const out[] = { r->q };
-	struct kv_view view = view_of(r, s);
 	struct attn a = attn_of(t, t->heads);
 
-	begin(r, s, first, n, true);
+	if (begin(r, s, first, n, true))
+		return;
 	products(r, l, out, 1, norm(r, &k->norm_attn, r->a, x, n, t->hidden), r->b, n);
-	heads(r, r->wide_q, r->q, k->q_norm, k->q_norm != NULL, true, first, n);
+	heads(r, r->wide_q, r->q, k->q_norm, k->q_norm != NULL, true, n);
 	ops_of(r)->attend(&r->pass, r->wide_v, &a, r->wide_q, NULL, (size_t)(t->heads * t->wide), (size_t)t->wide,
-	                  &view, 0);
-	ops_of(r)->heads(&r->pass, r->q, t->dim, r->wide_v, t->wide, n, t->heads, NULL, NULL);
+	                  &r->cached, 0);
+	ops_of(r)->heads(&r->pass, r->q, t->dim, r->wide_v, t->wide, n, t->heads, NULL);
 	join(r, x, &k->proj, &k->post_attn, r->q, r->a, r->b, n);
 }
 
@@ -602,6 +606,24 @@ static void rest(struct tower_run *r, int first, int n)
 	mlp(r, x, n);
 }
 
+/* The rows that rows_of gathers. */
+static void picks(struct tower_run *r, const struct projector *p, int n)
+{
+	int group = group_of(r->t), h = r->t->hidden, rows = n / group, k = 0;
+
+	if (p->average)
+		for (int j = 0; j < group; j++)
+			for (int i = 0; i < rows; i++)
+				r->index[k++] = i * group + j;
+	else if (p->channels_first)
+		for (int i = 0; i < rows; i++)
+			for (int c = 0; c < h; c++)
+				for (int j = 0; j < group; j++)
+					r->index[k++] = (i * group + j) * h + c;
+	r->pass.pick = r->index;
+	r->pass.n_pick = k;
+}
+
 /* Rows of n patches at `in`, one after the other, into r->b: what the projector's products read. */
 static void rows_of(struct tower_run *r, const struct projector *p, const float *in, int n)
 {
@@ -609,9 +631,7 @@ static void rows_of(struct tower_run *r, const struct projector *p, const float 
 
 	if (p->average) {
 		for (int j = 0; j < group; j++) {
-			for (int i = 0; i < rows; i++)
-				r->index[i] = i * group + j;
-			ops_of(r)->gather(&r->pass, j ? r->inner2 : r->b, in, r->index, rows, h);
+			ops_of(r)->gather(&r->pass, j ? r->inner2 : r->b, in, r->index + j * rows, rows, h);
 			if (j)
 				ops_of(r)->add(&r->pass, r->b, r->inner2, rows, h, p->factor);
 			else
@@ -620,10 +640,6 @@ static void rows_of(struct tower_run *r, const struct projector *p, const float 
 		if (p->gain)
 			ops_of(r)->affine(&r->pass, r->b, rows, h, p->gain, p->shift, -INFINITY, INFINITY);
 	} else if (p->channels_first) {
-		for (int i = 0, k = 0; i < rows; i++)
-			for (int c = 0; c < h; c++)
-				for (int j = 0; j < group; j++, k++)
-					r->index[k] = (i * group + j) * h + c;
 		ops_of(r)->gather(&r->pass, r->b, in, r->index, n * h, 1);
 	} else {
 		ops_of(r)->copy(r->t->be, r->b, in, (size_t)n * (size_t)h * sizeof(float));
@@ -637,8 +653,11 @@ static void project(struct tower_run *r, const struct projector *p, int which, i
 	int group = group_of(t), rows = n / group, cols = p->linear[0].w.cols, width = t->out * (1 + t->n_deep);
 	float *from = r->b, *to = r->a, *host;
 	const float *x;
+	int rc;
 
-	begin(r, &r->seg[0], first, n, false);
+	picks(r, p, n);
+	if (begin(r, &r->seg[0], first, n, false))
+		return;
 	x = r->x + (size_t)first * (size_t)t->hidden;
 	if (which == 0)
 		x = norm(r, &t->post, r->a, x, n, t->hidden);
@@ -658,8 +677,8 @@ static void project(struct tower_run *r, const struct projector *p, int which, i
 		to = was;
 	}
 	host = xmalloc((size_t)rows * (size_t)t->out * sizeof *host);
-	ops_of(r)->read(t->be, host, from, (size_t)rows * (size_t)t->out * sizeof *host);
-	for (int i = 0; i < rows; i++)
+	rc = ops_of(r)->read(t->be, host, from, (size_t)rows * (size_t)t->out * sizeof *host);
+	for (int i = 0; i < rows && !rc; i++)
 		memcpy(r->vectors + (size_t)(r->row0 + r->row[first / group + i]) * (size_t)width +
 		               (size_t)which * (size_t)t->out,
 		       host + (size_t)i * (size_t)t->out, (size_t)t->out * sizeof *host);
@@ -778,7 +797,12 @@ int tower_run_step(struct tower_run *r, int64_t ns, struct err *err)
 			continue;
 		}
 		n = unit_of(r, end - now, ns / 2, *pace);
+		r->pass.n_pick = 0;
 		unit(r, r->next, n);
+		if (pass_end(&r->pass)) {
+			*err = r->t->be->failed;
+			return err->code;
+		}
 		r->next += n;
 		now = clock_monotonic_ns();
 		*pace = (double)(now - before) / n;

@@ -8,8 +8,11 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/err.h"
 
-enum { AREAS = 4096, COPIES = 1024, TWINS = 8192, LISTS = 4, RATES = 256, CONVS = 8 };
+enum { AREAS = 4096, TABLES = 64, COPIES = 1024, TWINS = 8192, LISTS = 4, RATES = 256, CONVS = 8, PAGE = 4096 };
+
+static const size_t RANGE = (size_t)1 << 34; /* of addresses; memory is taken as it is touched */
 
 /* Memory that a model has placed: the host's bytes, and the copy that operations read. */
 struct copy {
@@ -25,6 +28,11 @@ struct twin {
 	const struct weight *at;
 };
 
+struct area {
+	uint8_t *p;
+	size_t bytes;
+};
+
 struct far {
 	struct backend be;
 	struct backend *inner;
@@ -35,22 +43,27 @@ struct far {
 	struct weight *list[LISTS]; /* of experts, for one operation */
 	int n_list;
 	const float *rate[RATES]; /* of a view, for one operation */
-	const struct pass *of;    /* the pass whose tables are there */
+	const struct pass *of;    /* the pass that has begun, whose tables are here; NULL: none */
 	struct pass tables;
+	struct kv_view kv[KV_GROUPS];
+	struct state_view state;
 	struct {
 		void *p;
 		size_t bytes;
-	} area[AREAS];
+	} table[TABLES]; /* of the pass */
+	int n_table;
+	int calls_left;          /* begins, ends and reads until the device fails; 0: it never does */
+	uint8_t *range;          /* [RANGE] all memory, one range of the system's: one call protects it */
+	size_t used;             /* bytes of the range up to the end of the last area */
+	struct area area[AREAS]; /* rising */
 	int n;
 };
 
 static void protect(struct far *f, int prot)
 {
-	for (int i = 0; i < f->n; i++) {
-		int rc = mprotect(f->area[i].p, f->area[i].bytes, prot);
+	int rc = f->used ? mprotect(f->range, f->used, prot) : 0;
 
-		assert(!rc);
-	}
+	assert(!rc);
 }
 
 static struct far *near_be(struct backend *be)
@@ -68,19 +81,30 @@ static struct pass near_pass(struct pass *p)
 
 	struct far *f = near_be(p->be);
 
+	assert(f->of == p && "an operation of a pass that has not begun");
 	q.be = f->inner;
-	if (f->of == p) {
-		q.tok = f->tables.tok;
-		q.pos = f->tables.pos;
-		q.item = f->tables.item;
-		q.span = f->tables.span;
-		q.row = f->tables.row;
-		q.logit_row = f->tables.logit_row;
-		q.rope_pos = f->tables.rope_pos;
-		q.see = f->tables.see;
-		q.brought = f->tables.brought;
-	}
+	q.tok = f->tables.tok;
+	q.pos = f->tables.pos;
+	q.item = f->tables.item;
+	q.span = f->tables.span;
+	q.row = f->tables.row;
+	q.logit_row = f->tables.logit_row;
+	q.rope_pos = f->tables.rope_pos;
+	q.see = f->tables.see;
+	q.grid = f->tables.grid;
+	q.pick = f->tables.pick;
+	q.brought = f->tables.brought;
+	memset(q.kv, 0, sizeof q.kv);
+	q.state = NULL;
 	return q;
+}
+
+/* Counts a call that may find the device lost.  true: it is. */
+static bool fails(struct far *f)
+{
+	if (f->calls_left && !--f->calls_left)
+		err_set(&f->be.failed, E_DEVICE, "the far device does not answer");
+	return f->be.failed.code;
 }
 
 static void away(struct backend *be)
@@ -88,17 +112,33 @@ static void away(struct backend *be)
 	protect((struct far *)be, PROT_NONE);
 }
 
-static void *far_alloc(struct backend *be, size_t bytes)
+static size_t whole_pages(size_t bytes)
 {
-	struct far *f = (struct far *)be;
-	void *p = f->inner->ops->alloc(f->inner, bytes);
+	return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* The first gap between areas that is large enough, or the end. */
+static void *take(struct far *f, size_t bytes)
+{
+	uint8_t *p = f->range;
+	int i = 0;
 
 	assert(f->n < AREAS && bytes);
-	if (p) {
-		f->area[f->n].p = p;
-		f->area[f->n++].bytes = bytes;
-		away(be);
-	}
+	for (; i < f->n && (size_t)(f->area[i].p - p) < whole_pages(bytes); i++)
+		p = f->area[i].p + whole_pages(f->area[i].bytes);
+	assert((size_t)(p - f->range) + whole_pages(bytes) <= RANGE);
+	memmove(&f->area[i + 1], &f->area[i], (size_t)(f->n++ - i) * sizeof *f->area);
+	f->area[i] = (struct area){ p, bytes };
+	if ((size_t)(p - f->range) + whole_pages(bytes) > f->used)
+		f->used = (size_t)(p - f->range) + whole_pages(bytes);
+	return p;
+}
+
+static void *far_alloc(struct backend *be, size_t bytes)
+{
+	void *p = take((struct far *)be, bytes);
+
+	away(be);
 	return p;
 }
 
@@ -112,8 +152,8 @@ static void far_free(struct backend *be, void *p, size_t bytes)
 	while (i < f->n && f->area[i].p != p)
 		i++;
 	assert(i < f->n && f->area[i].bytes == bytes);
-	f->area[i] = f->area[--f->n];
-	f->inner->ops->free(f->inner, p, bytes);
+	memmove(&f->area[i], &f->area[i + 1], (size_t)(--f->n - i) * sizeof *f->area);
+	madvise(p, whole_pages(bytes), MADV_DONTNEED); /* an area begins as zeros */
 }
 
 static void far_write(struct backend *be, void *to, const void *from, size_t n)
@@ -124,12 +164,19 @@ static void far_write(struct backend *be, void *to, const void *from, size_t n)
 	away(be);
 }
 
-static void far_read(struct backend *be, void *to, const void *from, size_t n)
+static int far_read(struct backend *be, void *to, const void *from, size_t n)
 {
-	struct far *f = near_be(be);
+	struct far *f;
+	int rc;
 
-	f->inner->ops->read(f->inner, to, from, n);
+	if (fails((struct far *)be)) {
+		memset(to, 0xa5, n);
+		return E_DEVICE;
+	}
+	f = near_be(be);
+	rc = f->inner->ops->read(f->inner, to, from, n);
 	away(be);
+	return rc;
 }
 
 static void far_copy(struct backend *be, void *to, const void *from, size_t n)
@@ -273,24 +320,31 @@ static void lists_end(struct far *f)
 
 /* ---- the tables of a step ---- */
 
-static const void *table_over(struct backend *be, const void *host, size_t bytes)
+static void *table_room(struct far *f, size_t bytes)
 {
-	void *p;
+	void *p = take(f, bytes);
 
-	if (!host || !bytes)
-		return host;
-	p = be->ops->alloc(be, bytes);
-	be->ops->write(be, p, host, bytes);
+	assert(f->n_table < TABLES);
+	protect(f, PROT_READ | PROT_WRITE);
+	f->table[f->n_table].p = p;
+	f->table[f->n_table++].bytes = bytes;
 	return p;
 }
 
-static size_t brought_bytes(const struct pass *p)
+/* A copy of host[n], which ends with the pass. */
+static const void *table_over(struct far *f, const void *host, size_t n, size_t each)
 {
-	return (size_t)p->n_brought * (size_t)p->brought_cols * sizeof(float);
+	void *p;
+
+	if (!host || !n)
+		return NULL;
+	p = table_room(f, n * each);
+	memcpy(p, host, n * each);
+	return p;
 }
 
 /* Rows that bring their vectors, side by side. */
-static const float *const *brought_over(struct backend *be, const struct pass *p)
+static const float *const *brought_over(struct far *f, const struct pass *p)
 {
 	size_t cols = (size_t)p->brought_cols;
 	const float **row;
@@ -299,65 +353,131 @@ static const float *const *brought_over(struct backend *be, const struct pass *p
 	if (!p->n_brought)
 		return NULL;
 	row = xcalloc((size_t)p->n_brought, sizeof *row);
-	all = be->ops->alloc(be, brought_bytes(p));
+	all = table_room(f, (size_t)p->n_brought * cols * sizeof *all);
 	for (int i = 0; i < p->n_brought; i++) {
 		row[i] = all + (size_t)i * cols;
-		be->ops->write(be, all + (size_t)i * cols, p->brought[i], cols * sizeof *all);
+		memcpy(all + (size_t)i * cols, p->brought[i], cols * sizeof *all);
 	}
 	return row;
 }
 
+static void kv_tables_over(struct far *f, const struct pass *p)
+{
+	size_t items = (size_t)p->n_item;
+
+	for (int g = 0; g < KV_GROUPS; g++) {
+		struct kv_view *to = &f->kv[g];
+
+		if (!p->kv[g])
+			continue;
+		*to = *p->kv[g];
+		to->layer = table_over(f, to->layer, (size_t)to->layers, sizeof *to->layer);
+		to->page = table_over(f, to->page, items * (size_t)to->page_max, sizeof *to->page);
+		to->first = table_over(f, to->first, items, sizeof *to->first);
+	}
+}
+
+/* The view with the table of rates that its shape names; the list itself is the host's. */
+static struct state_view rates_over(struct far *f, const struct state_view *view)
+{
+	struct state_view to = *view;
+	int n = view->shape.layers;
+
+	if (!view->shape.rate || !f->n_copy)
+		return to;
+	assert(n <= RATES);
+	for (int i = 0; i < n; i++)
+		f->rate[i] = over(f, view->shape.rate[i]);
+	to.shape.rate = f->rate;
+	return to;
+}
+
+static void state_tables_over(struct far *f, const struct pass *p)
+{
+	struct state_view *to = &f->state;
+
+	if (!p->state)
+		return;
+	*to = rates_over(f, p->state);
+	to->owed = table_over(f, to->owed, (size_t)to->slots, sizeof *to->owed);
+	to->still = table_over(f, to->still, (size_t)to->slots, sizeof *to->still);
+	to->keep = table_over(f, to->keep, (size_t)to->n_keep, sizeof *to->keep);
+	to->keep_ns = NULL; /* host memory, which no device adds to */
+}
+
 static void tables_end(struct far *f)
 {
-	const struct pass *t = &f->tables;
-	size_t rows = (size_t)t->n_row * sizeof *t->tok;
-	struct backend *be = &f->be;
-
-	if (!f->of)
-		return;
-	be->ops->free(be, (void *)(uintptr_t)t->tok, rows);
-	be->ops->free(be, (void *)(uintptr_t)t->pos, rows);
-	be->ops->free(be, (void *)(uintptr_t)t->item, rows);
-	be->ops->free(be, (void *)(uintptr_t)t->span, (size_t)t->n_item * sizeof *t->span);
-	be->ops->free(be, (void *)(uintptr_t)t->row, (size_t)t->n_item * sizeof *t->row);
-	if (t->n_logit)
-		be->ops->free(be, (void *)(uintptr_t)t->logit_row, (size_t)t->n_logit * sizeof *t->logit_row);
-	be->ops->free(be, (void *)(uintptr_t)t->rope_pos, 3 * rows);
-	be->ops->free(be, (void *)(uintptr_t)t->see, rows);
-	if (t->n_brought)
-		be->ops->free(be, (void *)(uintptr_t)t->brought[0], brought_bytes(t));
-	free((void *)(uintptr_t)t->brought);
+	while (f->n_table) {
+		f->n_table--;
+		f->be.ops->free(&f->be, f->table[f->n_table].p, f->table[f->n_table].bytes);
+	}
+	if (f->of)
+		free((void *)(uintptr_t)f->tables.brought);
 	f->of = NULL;
 }
 
-static void far_begin(struct pass *p)
+/* A pass that a fault of its request broke off does not end. */
+static int far_begin(struct pass *p)
 {
 	struct far *f = (struct far *)p->be;
-	size_t rows = (size_t)p->n_row * sizeof *p->tok;
+	size_t rows = (size_t)p->n_row, items = (size_t)p->n_item;
 
+	if (fails(f))
+		return E_DEVICE;
 	tables_end(f);
 	f->tables = *p;
-	f->tables.tok = table_over(p->be, p->tok, rows);
-	f->tables.pos = table_over(p->be, p->pos, rows);
-	f->tables.item = table_over(p->be, p->item, rows);
-	f->tables.span = table_over(p->be, p->span, (size_t)p->n_item * sizeof *p->span);
-	f->tables.row = table_over(p->be, p->row, (size_t)p->n_item * sizeof *p->row);
-	f->tables.logit_row = table_over(p->be, p->logit_row, (size_t)p->n_logit * sizeof *p->logit_row);
-	f->tables.rope_pos = table_over(p->be, p->rope_pos, 3 * rows);
-	f->tables.see = table_over(p->be, p->see, rows);
-	f->tables.brought = brought_over(p->be, p);
+	f->tables.tok = table_over(f, p->tok, rows, sizeof *p->tok);
+	f->tables.pos = table_over(f, p->pos, rows, sizeof *p->pos);
+	f->tables.item = table_over(f, p->item, rows, sizeof *p->item);
+	f->tables.span = table_over(f, p->span, items, sizeof *p->span);
+	f->tables.row = table_over(f, p->row, items, sizeof *p->row);
+	f->tables.logit_row = table_over(f, p->logit_row, (size_t)p->n_logit, sizeof *p->logit_row);
+	f->tables.rope_pos = table_over(f, p->rope_pos, rows, 3 * sizeof *p->rope_pos);
+	f->tables.see = table_over(f, p->see, rows, sizeof *p->see);
+	f->tables.grid = table_over(f, p->grid, rows, sizeof *p->grid);
+	f->tables.pick = table_over(f, p->pick, (size_t)p->n_pick, sizeof *p->pick);
+	f->tables.brought = brought_over(f, p);
+	kv_tables_over(f, p);
+	state_tables_over(f, p);
+	away(&f->be);
 	f->of = p;
+	return 0;
+}
+
+static int far_end(struct pass *p)
+{
+	struct far *f = (struct far *)p->be;
+	bool failed = fails(f);
+
+	assert(failed || f->of == p);
+	tables_end(f);
+	return failed ? E_DEVICE : 0;
+}
+
+/* What the operation is given must be a view that the pass had when it began. */
+static const struct kv_view *kv_over(struct pass *p, const struct kv_view *view)
+{
+	struct far *f = (struct far *)p->be;
+
+	for (int g = 0; g < KV_GROUPS; g++)
+		if (view && p->kv[g] == view && f->of == p && f->tables.kv[g] == view)
+			return &f->kv[g];
+	assert(!view && "a view that is not the pass's");
+	return NULL;
 }
 
 /* ---- operations ---- */
 
-#define FAR(op, ...)                               \
-	do {                                       \
-		struct pass q_ = near_pass(p);     \
-		q_.be->ops->op(&q_, __VA_ARGS__);  \
-		p->experts_used = q_.experts_used; \
-		lists_end((struct far *)p->be);    \
-		away(p->be);                       \
+#define FAR(op, ...)                              \
+	do {                                      \
+		struct pass q_;                   \
+                                                  \
+		if (p->be->failed.code)           \
+			break;                    \
+		q_ = near_pass(p);                \
+		q_.be->ops->op(&q_, __VA_ARGS__); \
+		lists_end((struct far *)p->be);   \
+		away(p->be);                      \
 	} while (0)
 
 static void far_embed(struct pass *p, float *out, const struct weight *w)
@@ -420,7 +540,7 @@ static void far_kv_append(struct pass *p, const struct attn *a, float *q, size_t
 {
 	struct attn to = attn_over((struct far *)p->be, a);
 
-	FAR(kv_append, &to, q, q_row, q_head, k, v, view, layer);
+	FAR(kv_append, &to, q, q_row, q_head, k, v, kv_over(p, view), layer);
 }
 
 static void far_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
@@ -428,7 +548,15 @@ static void far_attend(struct pass *p, float *out, const struct attn *a, const f
 {
 	struct attn to = attn_over((struct far *)p->be, a);
 
-	FAR(attend, out, &to, q, gate, q_row, q_head, view, layer);
+	FAR(attend, out, &to, q, gate, q_row, q_head, kv_over(p, view), layer);
+}
+
+static const struct state_view *state_of(struct pass *p, const struct state_view *view)
+{
+	struct far *f = (struct far *)p->be;
+
+	assert(view == p->state && f->of == p && view == f->tables.state && "a view that is not the pass's");
+	return view ? &f->state : NULL;
 }
 
 static void far_conv(struct pass *p, float *out, const struct conv *c, int n_conv, const float *in, int at, int n,
@@ -443,7 +571,7 @@ static void far_conv(struct pass *p, float *out, const struct conv *c, int n_con
 		to[i].w = over(f, c[i].w);
 		to[i].bias = over(f, c[i].bias);
 	}
-	FAR(conv, out, to, n_conv, in, at, n, view, layer);
+	FAR(conv, out, to, n_conv, in, at, n, state_of(p, view), layer);
 }
 
 static void far_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
@@ -454,41 +582,31 @@ static void far_by_head(struct pass *p, float *out, const struct by_head *h, con
 	FAR(by_head, out, &to, in, n);
 }
 
-/* The view with the table of rates that its shape names; the list itself is the host's. */
-static struct state_view state_over(struct far *f, const struct state_view *view)
-{
-	struct state_view to = *view;
-	int n = view->shape.layers;
-
-	if (!view->shape.rate || !f->n_copy)
-		return to;
-	assert(n <= RATES);
-	for (int i = 0; i < n; i++)
-		f->rate[i] = over(f, view->shape.rate[i]);
-	to.shape.rate = f->rate;
-	return to;
-}
-
 static void far_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
                       const struct state_view *view, int layer)
 {
 	struct far *f = (struct far *)p->be;
 	struct recur to = *r;
-	struct state_view there = state_over(f, view);
+	const struct state_view *there = f->be.failed.code ? NULL : state_of(p, view);
 	const float **vector[] = { &to.conv, &to.conv_bias, &to.a_log_exp, &to.dt_bias, &to.decay,    &to.skip,
 		                   &to.norm, &to.key_gain,  &to.key_rate,  &to.bonus,   &to.norm_bias };
 
 	for (size_t i = 0; i < sizeof vector / sizeof *vector; i++)
 		*vector[i] = over(f, *vector[i]);
 	to.reader = weight_over(f, r->reader);
-	FAR(recur, out, &to, in, &there, layer);
+	FAR(recur, out, &to, in, there, layer);
 }
 
 static void far_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep)
 {
-	struct state_view there = state_over((struct far *)be, view);
-	struct far *f = near_be(be);
+	struct state_view there = rates_over((struct far *)be, view);
+	struct far *f;
 
+	/* Not of a pass: it names the tape by its arguments. */
+	there.owed = NULL;
+	there.still = NULL;
+	there.keep = NULL;
+	f = near_be(be);
 	f->inner->ops->tape_apply(f->inner, &there, slot, keep);
 	away(be);
 }
@@ -514,9 +632,9 @@ static void far_moe(struct pass *p, float *out, bool add, const struct moe *m, c
 }
 
 static void far_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
-                      const struct grid_rope *rope, const int32_t (*at)[2])
+                      const struct grid_rope *rope)
 {
-	FAR(heads, out, out_dim, in, in_dim, n, heads, rope, at);
+	FAR(heads, out, out_dim, in, in_dim, n, heads, rope);
 }
 
 static void far_gate(struct pass *p, float *x, const float *y, int n, int cols, const struct activation *act)
@@ -557,7 +675,13 @@ static void far_gather(struct pass *p, float *out, const float *in, const int32_
 {
 	struct far *f = (struct far *)p->be;
 
-	FAR(gather, out, in, f->of == p && index == p->logit_row ? f->tables.logit_row : index, n, cols);
+	if (index >= p->logit_row && index + n <= p->logit_row + p->n_logit) {
+		index = f->tables.logit_row + (index - p->logit_row);
+	} else {
+		assert(index >= p->pick && index + n <= p->pick + p->n_pick && "rows that the pass does not name");
+		index = f->tables.pick + (index - p->pick);
+	}
+	FAR(gather, out, in, index, n, cols);
 }
 
 static void far_close(struct backend *be)
@@ -568,6 +692,7 @@ static void far_close(struct backend *be)
 	near_be(be);
 	for (int i = 0; i < f->n_twin; i++)
 		free(f->twin[i]);
+	munmap(f->range, RANGE);
 	f->inner->ops->close(f->inner);
 	free(f);
 }
@@ -582,6 +707,7 @@ static const struct backend_ops far_ops = {
 	.place = far_place,
 	.unplace = far_unplace,
 	.begin = far_begin,
+	.end = far_end,
 	.embed = far_embed,
 	.bring = far_bring,
 	.norm = far_norm,
@@ -609,7 +735,17 @@ struct backend *far_open(struct backend *inner)
 {
 	struct far *f = xcalloc(1, sizeof *f);
 
-	f->be = (struct backend){ &far_ops, inner->arithmetic, inner->level, inner->threads };
+	f->be = (struct backend){
+		.ops = &far_ops, .arithmetic = inner->arithmetic, .level = inner->level, .threads = inner->threads
+	};
 	f->inner = inner;
+	f->range = mmap(NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert(f->range != MAP_FAILED);
 	return &f->be;
+}
+
+void far_fail(struct backend *be, int calls)
+{
+	assert(be->ops == &far_ops && calls > 0);
+	((struct far *)be)->calls_left = calls;
 }

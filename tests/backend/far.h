@@ -4,7 +4,8 @@
  *
  * What models place it copies there and spoils where it was: vectors become no numbers,
  * mapped files unreadable.  An operation that is given other weights or vectors than placed
- * ones dies of an assert.  The tables of a step are copied when it begins. */
+ * ones dies of an assert.  The tables and views of a pass are copied when it begins, and the copies go when it ends: an
+ * operation outside of a pass, or with a view or a table that the pass did not have when it began, dies of an assert. */
 #ifndef TESTS_BACKEND_FAR_H
 #define TESTS_BACKEND_FAR_H
 
@@ -12,5 +13,8 @@
 
 /* Wraps inner and owns it: close() closes both. */
 struct backend *far_open(struct backend *inner);
+/* Makes the device of a far backend fail in the calls-th begin, end or read from now, and in all later ones: E_DEVICE.
+ * Operations do nothing from then on. */
+void far_fail(struct backend *be, int calls);
 
 #endif

@@ -93,6 +93,7 @@ static void world_open(struct world *w, struct backend *be, int page_rows)
 	memset(w, 0, sizeof *w);
 	w->be = be;
 	w->view = (struct kv_view){ .layer = &w->layer,
+		                    .layers = 1,
 		                    .page_rows = page_rows,
 		                    .heads = shape->heads_kv,
 		                    .dim = shape->dim,
@@ -161,6 +162,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 				see[p.n_row] = stretch[1];
 		}
 	}
+	p.kv[0] = &w->view;
+	assert(!pass_begin(&p));
 	q = pass_floats(&p, (size_t)p.n_row * q_row());
 	k = pass_floats(&p, (size_t)p.n_row * kv_row());
 	v = pass_floats(&p, (size_t)p.n_row * kv_row());
@@ -185,8 +188,9 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 	for (int i = 0, r = 0; i < n_span; i++)
 		for (int j = 0; j < span[i].n; j++, r++)
 			if (j < keep[i])
-				op->read(w->be, w->out[span[i].slot] + (size_t)pos[r] * q_row(),
-				         out + (size_t)r * q_row(), q_row() * 4);
+				assert(!op->read(w->be, w->out[span[i].slot] + (size_t)pos[r] * q_row(),
+				                 out + (size_t)r * q_row(), q_row() * 4));
+	assert(!pass_end(&p));
 }
 
 /* What no row from pos on sees becomes no number, in whole pages: a cache may have given them away. */

@@ -87,9 +87,11 @@ static void heads_on_grid(struct pass *p, struct results *r, const float *in, co
 				}
 		}
 	}
-	p->be->ops->heads(p, r->v[2], WIDE, in, DIM, ROWS, HEADS, &rope, at);
+	p->grid = (const int32_t(*)[2])at;
+	p->n_row = ROWS;
+	p->be->ops->heads(p, r->v[2], WIDE, in, DIM, ROWS, HEADS, &rope);
 	near("heads", r->v[2], want, ROWS * HEADS * WIDE, 1e-5);
-	p->be->ops->heads(p, r->v[3], DIM, r->v[2], WIDE, ROWS, HEADS, NULL, NULL);
+	p->be->ops->heads(p, r->v[3], DIM, r->v[2], WIDE, ROWS, HEADS, NULL);
 	for (int i = 0; i < ROWS * HEADS; i++)
 		CHECK(!memcmp(r->v[3] + i * DIM, r->v[2] + i * WIDE, DIM * sizeof(float)), "head %d", i);
 }

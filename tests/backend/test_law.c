@@ -165,6 +165,7 @@ static void world_open(struct world *w, struct backend *be, enum arith arith, co
 	w->arith = arith;
 	w->most = most;
 	w->kv = (struct kv_view){ .layer = w->layer,
+		                  .layers = LAYERS,
 		                  .page_rows = page_rows,
 		                  .heads = HEADS_KV,
 		                  .dim = DIM,
@@ -175,7 +176,9 @@ static void world_open(struct world *w, struct backend *be, enum arith arith, co
 			w->page_of[i * 2048 + at_ / page_rows] = pages++;
 	w->kv_bytes = w->kv.page_bytes * (size_t)pages;
 	w->kv.base = be->ops->alloc(be, w->kv_bytes);
-	w->st = (struct state_view){ .shape = sh, .tape_rows = TAPE, .owed = w->owed, .still = w->still };
+	w->st = (struct state_view){
+		.shape = sh, .tape_rows = TAPE, .slots = SEQS, .owed = w->owed, .still = w->still
+	};
 	w->s_bytes = SEQS * LAYERS * state_floats(&sh) * 4;
 	w->tail_bytes = SEQS * LAYERS * state_tail_floats(&sh) * 4;
 	w->tape_bytes = SEQS * TAPE * LAYERS * state_tape_floats(&sh) * 4;
@@ -291,7 +294,7 @@ static void layer_run(struct world *w, struct pass *p, int layer, const float *i
 	op->map(p, o_moe_half, p->n_row, COLS, 0.7f, layer ? 3 : 0);
 	op->mul(p, o_moe_half, normed, COLS, 1, p->n_row, COLS);
 	op->add(p, o_moe_half, o_moe, p->n_row, COLS, 0.22f);
-	op->read(p->be, out, y, n * OUT * 4);
+	assert(!op->read(p->be, out, y, n * OUT * 4));
 }
 
 static const int in_size[] = { Q, KV, KV, CH, Z, HV, HV, COLS };
@@ -324,6 +327,8 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .item = item,
 		          .span = span,
 		          .row = row,
+		          .kv = { &w->kv },
+		          .state = &w->st,
 		          .work = w->work,
 		          .work_cap = w->work_bytes };
 	float *in, *out;
@@ -355,8 +360,9 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 
 					to[i] = 2 * at(seed + 1000, (uint64_t)pos[r] * 4096 + (uint64_t)i);
 				}
-		pass_reset(&p);
+		assert(!pass_begin(&p));
 		layer_run(w, &p, layer, in, out);
+		assert(!pass_end(&p));
 		for (size_t s = 0, off = 0; s < sizeof out_size / sizeof *out_size; off += (size_t)out_size[s++])
 			for (int r = 0; r < p.n_row; r++, from += out_size[s])
 				if (pos[r] - span[item[r]].pos < keep[item[r]])
@@ -459,10 +465,10 @@ state:
 		pay(a, i);
 		pay(b, i);
 	}
-	a->be->ops->read(a->be, sa, a->st.s, a->s_bytes);
-	a->be->ops->read(a->be, sa + a->s_bytes, a->st.tail, a->tail_bytes);
-	b->be->ops->read(b->be, sb, b->st.s, b->s_bytes);
-	b->be->ops->read(b->be, sb + a->s_bytes, b->st.tail, b->tail_bytes);
+	assert(!a->be->ops->read(a->be, sa, a->st.s, a->s_bytes) &&
+	       !a->be->ops->read(a->be, sa + a->s_bytes, a->st.tail, a->tail_bytes) &&
+	       !b->be->ops->read(b->be, sb, b->st.s, b->s_bytes) &&
+	       !b->be->ops->read(b->be, sb + a->s_bytes, b->st.tail, b->tail_bytes));
 	if (memcmp(sa, sb, n)) {
 		printf("FAIL %s: recurrent states differ\n", what);
 		failures++;

@@ -127,12 +127,13 @@ static void toy_write(struct backend *be, void *far, const void *near, size_t n)
 	toy_gate(be, false);
 }
 
-static void toy_read(struct backend *be, void *near, const void *far, size_t n)
+static int toy_read(struct backend *be, void *near, const void *far, size_t n)
 {
 	inside(be, far, n);
 	toy_gate(be, true);
 	memcpy(near, far, n);
 	toy_gate(be, false);
+	return 0;
 }
 
 void toy_update(uint32_t *s, size_t n, uint32_t *tail, int rows, int c, uint64_t y)

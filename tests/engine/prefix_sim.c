@@ -51,6 +51,10 @@ static void far_free(struct backend *be, void *p, size_t n)
 	free(p);
 }
 static void far_move(struct backend *be, void *dst, const void *src, size_t n) {}
+static int far_read(struct backend *be, void *near, const void *far, size_t n)
+{
+	return 0;
+}
 static void far_apply(struct backend *be, const struct state_view *v, int slot, int keep) {}
 
 static const struct backend_ops nowhere = {
@@ -58,7 +62,7 @@ static const struct backend_ops nowhere = {
 	.alloc = far_alloc,
 	.free = far_free,
 	.write = far_move,
-	.read = far_move,
+	.read = far_read,
 	.copy = far_move,
 	.tape_apply = far_apply,
 };

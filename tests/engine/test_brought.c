@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "engine/core.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "rows.h"
 #include "spill_world.h"
 
@@ -178,7 +179,7 @@ static struct rig rig_open(struct store *st, const struct how *h)
 		                  .disk_io = h->dir && !h->io ? world_io() : h->io,
 		                  .verify_share = h->verify,
 		                  .clock = &still };
-	struct rig g = { .be = backend_cpu_open(h->threads, cpu_detect()) };
+	struct rig g = { .be = test_backend_open(h->threads, cpu_detect()) };
 	struct err err;
 
 	CHECK(!model_bind(&g.m, st, &err), "%s", err.msg);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/core.h"
 #include "rows.h"
 #include "spill_world.h"
@@ -60,7 +61,7 @@ static struct rig rig_open(struct store *st, const char *dir)
 		                  .disk_bytes = (uint64_t)1 << 30,
 		                  .disk_io = world_io(),
 		                  .clock = &still };
-	struct rig g = { .be = backend_cpu_open(2, cpu_detect()) };
+	struct rig g = { .be = test_backend_open(2, cpu_detect()) };
 	struct err err;
 
 	CHECK(!model_bind(&g.m, st, &err), "%s", err.msg);

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"
@@ -356,7 +357,7 @@ int main(int argc, char **argv)
 	buf_init(&json);
 	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
 	buf_fini(&json);
-	be = backend_cpu_open(1, cpu_detect());
+	be = test_backend_open(1, cpu_detect());
 	if (!shared_argument(argv, 2) || (argc > 4 && !shared_argument(argv, 4)))
 		return 77; /* skipped; shared_folder said why */
 	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);

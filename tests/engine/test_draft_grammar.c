@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/core.h"
 #include "lives.h"
 #include "rows.h"
@@ -115,7 +116,7 @@ static void rig_open(struct rig *g, unsigned drafters, bool fixed)
 	struct err err;
 
 	memset(g, 0, sizeof *g);
-	g->be = backend_cpu_open(1, cpu_detect());
+	g->be = test_backend_open(1, cpu_detect());
 	g->o = (struct engine_opts){ .seqs_max = 1,
 		                     .step_rows = STEP,
 		                     .queue_max = 2,

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/core.h"
 #include "guess.h"
 #include "lives.h"
@@ -286,7 +287,7 @@ int main(int argc, char **argv)
 	buf_init(&json);
 	CHECK(!file_read(argv[1], 1 << 24, &json, &err) && !tokenizer_open(&tok, json.p, json.n, &err), "%s", err.msg);
 	buf_fini(&json);
-	be = backend_cpu_open(1, cpu_detect());
+	be = test_backend_open(1, cpu_detect());
 	CHECK(!store_open(&st, argv[2], &err) && !model_bind(&m, st, &err), "%s", err.msg);
 	vocab = m->shape.vocab < 2000 ? m->shape.vocab : 2000;
 	model_close(m);

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/core.h"
 #include "lives.h"
 #include "rows.h"
@@ -238,7 +239,7 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 
 	ho.step_rows = DRAFT_WAITING_MAX + SLOTS;
 	memset(g, 0, sizeof(*g));
-	g->be = backend_cpu_open(2, cpu_detect());
+	g->be = test_backend_open(2, cpu_detect());
 	g->o = (struct engine_opts){ .seqs_max = SLOTS,
 		                     .step_rows = step,
 		                     .queue_max = 8,

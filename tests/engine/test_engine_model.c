@@ -18,6 +18,7 @@
 #include "lives.h"
 #include "lora.h"
 #include "model/model.h"
+#include "test_backend.h"
 
 enum { CTX = 256, STEP = 128, SLOTS = 5, LIVES = 3 };
 
@@ -105,7 +106,7 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	};
 	struct model_opts mo = { .arith = ARITH_FAST, .slots = SLOTS, .ctx_max = CTX, .step_rows = STEP };
 	struct engine_opts eo = { .seqs_max = SLOTS, .queue_max = LIVES_MAX, .by_hand = true };
-	struct backend *be = backend_cpu_open(2, level);
+	struct backend *be = test_backend_open(2, level);
 	struct engine_stats es;
 	struct model *m, *small = NULL;
 	struct engine *e;

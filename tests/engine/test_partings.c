@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/engine.h"
 #include "engine/prefix/place.h"
 #include "rows.h"
@@ -42,7 +43,7 @@ static void random_partings(const char *path, int n, uint64_t seed)
 		                  .queue_max = 4,
 		                  .prefix_bytes = (size_t)2 << 30,
 		                  .by_hand = true };
-	struct backend *be = backend_cpu_open(2, cpu_detect());
+	struct backend *be = test_backend_open(2, cpu_detect());
 	int32_t base[LONG + TAIL], tok[LONG + TAIL];
 	int64_t replayed = 0;
 	int most = 0, near = 0, in_answer = 0, dropped;

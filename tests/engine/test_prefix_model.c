@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "driver.h"
+#include "test_backend.h"
 #include "engine/engine.h"
 #include "engine/prefix/place.h"
 #include "rows.h"
@@ -73,7 +74,7 @@ static void rig_open(struct rig *g, const char *path, int n)
 		                  .by_hand = true };
 	struct err err;
 
-	*g = (struct rig){ .path = path, .be = backend_cpu_open(2, cpu_detect()), .rows.most = TAIL, .n = n };
+	*g = (struct rig){ .path = path, .be = test_backend_open(2, cpu_detect()), .rows.most = TAIL, .n = n };
 	CHECK(!store_open(&g->cold.st, path, &err), "%s", err.msg);
 	g->m = bind_long(g->cold.st, ctx);
 	CHECK(!driver_attach(&g->cold, g->m, &o, &err), "%s", err.msg);

@@ -30,9 +30,10 @@ static void far_write(struct backend *be, void *far, const void *near, size_t n)
 {
 	memcpy(far, near, n);
 }
-static void far_read(struct backend *be, void *near, const void *far, size_t n)
+static int far_read(struct backend *be, void *near, const void *far, size_t n)
 {
 	memcpy(near, far, n);
+	return 0;
 }
 static void far_copy(struct backend *be, void *dst, const void *src, size_t n)
 {
@@ -188,8 +189,8 @@ static uint32_t state_row(const struct state_view *sv, const struct pass *p, int
 
 static void forward(struct model *m, struct pass *p)
 {
-	const struct kv_view *kv = paged_view(m->kv[0]), *window = m->kv[1] ? paged_view(m->kv[1]) : NULL;
-	const struct state_view *sv = m->state ? state_view(m->state) : NULL;
+	const struct kv_view *kv = p->kv[0], *window = p->kv[1];
+	const struct state_view *sv = p->state;
 	const struct toy_opts *o = &((struct toy *)m)->o;
 	uint32_t ahead = 0;
 	int logit = 0;

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "far.h"
+#include "test_backend.h"
 
 int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err)
 {
@@ -27,9 +28,7 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 	int code;
 
 	d->m = m;
-	d->be = backend_cpu_open(o->threads, o->level);
-	if (o->far)
-		d->be = far_open(d->be);
+	d->be = o->far ? far_open(backend_cpu_open(o->threads, o->level)) : test_backend_open(o->threads, o->level);
 	if ((code = model_attach(m, d->be, &mo, err)) || (o->experts && (code = model_stream(m, o->experts, err))) ||
 	    (o->tables && (code = model_stream_rows(m, o->tables, err))))
 		return code;
@@ -109,8 +108,8 @@ void driver_step(struct driver *d, const struct item *item, int n_item)
 	caches_begin(&d->m->caches, span, n_item);
 	for (int i = 0; i < d->n_seen; i++)
 		assert(caches_foresee(&d->m->caches, span, d->seen[i].item, d->seen[i].pos) == 0);
-	d->m->ops->forward(d->m, p);
-	d->be->ops->read(d->be, d->near, p->logits, (size_t)n * (size_t)d->vocab * sizeof(float));
+	assert(!model_run(d->m, p, NULL));
+	assert(!d->be->ops->read(d->be, d->near, p->logits, (size_t)n * (size_t)d->vocab * sizeof(float)));
 	for (int i = 0; i < n_item; i++) {
 		caches_settle(&d->m->caches, &span[i], item[i].keep);
 		if (item[i].logits)

@@ -65,10 +65,9 @@ static void forward(struct model *m, struct pass *p)
 	struct linear head = { &t->head, p->logits, (size_t)m->shape.vocab, NULL, false };
 	float *x, *last;
 
-	pass_reset(p);
 	x = pass_floats(p, (size_t)p->n_row * (size_t)hidden);
 	p->be->ops->embed(p, x, &t->embed);
-	attention_forward(p, &t->attn, x, true, x, paged_view(m->kv[0]), 0);
+	attention_forward(p, &t->attn, x, true, x, p->kv[0], 0);
 	last = pass_floats(p, (size_t)p->n_logit * (size_t)hidden);
 	p->be->ops->gather(p, last, x, p->logit_row, p->n_logit, hidden);
 	p->be->ops->linear(p, &head, 1, last, p->n_logit, hidden);

@@ -104,9 +104,10 @@ static void cpu_write(struct backend *be, void *far, const void *near, size_t n)
 {
 	memcpy(far, near, n);
 }
-static void cpu_read(struct backend *be, void *near, const void *far, size_t n)
+static int cpu_read(struct backend *be, void *near, const void *far, size_t n)
 {
 	memcpy(near, far, n);
+	return 0;
 }
 static void cpu_copy(struct backend *be, void *dst, const void *src, size_t n)
 {

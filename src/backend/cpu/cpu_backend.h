@@ -156,7 +156,7 @@ void cpu_recur(struct pass *, float *out, const struct recur *, const struct rec
                int layer);
 void cpu_tape_apply(struct backend *, const struct state_view *, int slot, int keep);
 void cpu_heads(struct pass *, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
-               const struct grid_rope *, const int32_t (*at)[2]);
+               const struct grid_rope *);
 void cpu_gate(struct pass *, float *x, const float *y, int n, int cols, const struct activation *act);
 void cpu_affine(struct pass *, float *x, int n, int cols, const float *gain, const float *shift, float low, float high);
 void cpu_moe(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,

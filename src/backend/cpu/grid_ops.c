@@ -109,11 +109,12 @@ static void heads_rows(void *ctx, int begin, int end)
 }
 
 void cpu_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
-               const struct grid_rope *rope, const int32_t (*at)[2])
+               const struct grid_rope *rope)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	struct heads_job j = { c->op, out, in, out_dim, in_dim, heads, rope, at };
+	struct heads_job j = { c->op, out, in, out_dim, in_dim, heads, rope, p->grid };
 
+	assert(!rope || (p->grid && n == p->n_row));
 	assert((out != in || out_dim == in_dim) && (!rope || (4 * rope->freqs <= in_dim && in_dim <= out_dim)));
 	cpu_range(c, heads_rows, &j, n, grain_rows(heads * out_dim));
 }

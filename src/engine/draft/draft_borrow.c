@@ -100,7 +100,7 @@ static void propose(struct drafter *d, struct draft_ask *ask, int n_ask)
 		if (!g->pass.pass.n_item)
 			return;
 		caches_begin((struct caches *)&of->caches, g->lay, g->pass.pass.n_item);
-		g->m->ops->forward(g->m, &g->pass.pass);
+		draft_pass_compute(&g->pass);
 		for (int i = 0; i < g->pass.pass.n_item; i++)
 			if (!g->pass.spoiled[i])
 				draft_guess(g->in[i], draft_pass_logits(&g->pass, i));

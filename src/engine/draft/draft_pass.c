@@ -24,7 +24,6 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 	p->item = xcalloc(rows, sizeof(*p->item));
 	p->see = xcalloc(rows, sizeof(*p->see));
 	p->spoiled = xcalloc(seqs, sizeof(*p->spoiled));
-	p->row = xmalloc(size_mul((size_t)m->shape.vocab, sizeof(*p->row)));
 	p->pass = (struct pass){
 		.be = be,
 		.arith = m->opts.arith,
@@ -38,6 +37,8 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 		.spoiled = p->spoiled,
 	};
 	p->logits_bytes = size_mul(size_mul(logits, (size_t)m->shape.vocab), sizeof(float));
+	if (!be->ops->near)
+		p->copied = xcalloc(1, p->logits_bytes);
 	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, (int)logits), sizeof(float));
 	p->pass.logits = be->ops->alloc(be, p->logits_bytes);
 	p->pass.work = p->pass.work_cap ? be->ops->alloc(be, p->pass.work_cap) : NULL;
@@ -63,7 +64,7 @@ void draft_pass_close(struct draft_pass *p)
 	free(p->item);
 	free(p->see);
 	free(p->spoiled);
-	free(p->row);
+	free(p->copied);
 	*p = (struct draft_pass){ 0 };
 }
 
@@ -96,15 +97,26 @@ int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, 
 	return 0;
 }
 
+void draft_pass_compute(struct draft_pass *p)
+{
+	size_t n = (size_t)p->pass.n_logit * (size_t)p->m->shape.vocab;
+	bool failed = model_run(p->m, &p->pass, NULL) != 0;
+
+	p->logits = failed || !n ? NULL : backend_near(p->m->be, p->pass.logits, n, p->copied);
+	if (p->logits || (!failed && !n))
+		return;
+	p->logits = p->copied;
+	memset(p->spoiled, true, (size_t)p->pass.n_item * sizeof(*p->spoiled));
+}
+
 void draft_pass_run(struct draft_pass *p)
 {
 	struct caches *caches = &p->m->caches;
 
 	if (!p->pass.n_item)
 		return;
-	pass_reset(&p->pass);
 	caches_begin(caches, p->span, p->pass.n_item);
-	p->m->ops->forward(p->m, &p->pass);
+	draft_pass_compute(p);
 	for (int i = 0; i < p->pass.n_item; i++)
 		caches_settle(caches, &p->span[i], p->span[i].n);
 }
@@ -114,5 +126,5 @@ float *draft_pass_logits(struct draft_pass *p, int i)
 	size_t vocab = (size_t)p->m->shape.vocab;
 
 	assert(i >= 0 && i < p->pass.n_logit);
-	return backend_near(p->m->be, p->pass.logits + (size_t)i * vocab, vocab, p->row);
+	return p->logits + (size_t)i * vocab;
 }

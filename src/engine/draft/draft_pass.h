@@ -17,9 +17,10 @@ struct draft_pass {
 	int32_t *tok, *pos, *item; /* [rows_max] */
 	int32_t *see;              /* [rows_max] */
 	/* [seqs_max] set by run for spans whose rows are invalid, since a row of a table could not be read: nothing may be
-	 * guessed from them or kept of them. */
+	 * guessed from them or kept of them.  All of them, where the device failed. */
 	bool *spoiled;
-	float *row; /* [vocab] scratch: backend_near, of one row of logits */
+	float *logits; /* [n_logit][vocab] of the last step */
+	float *copied; /* them, of a backend whose memory is elsewhere; else NULL */
 };
 
 /* The model stays the caller's.  E_FULL: no memory. */
@@ -32,6 +33,8 @@ void draft_pass_clear(struct draft_pass *p);
  * room, and nothing has changed. */
 int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits);
 void draft_pass_run(struct draft_pass *p);
+/* The same without the caches, which the caller has begun a step of and settles.  All spans are spoiled if the device fails. */
+void draft_pass_compute(struct draft_pass *p);
 /* The i-th row that wanted logits, to be read once and changed at will; valid until the next call. */
 float *draft_pass_logits(struct draft_pass *p, int i);
 
