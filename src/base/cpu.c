@@ -5,123 +5,105 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
+#include "base/cpu_detect.h"
 
-/* Tiles are 8 KB of registers that Linux gives only to those who ask. */
-static bool tiles_granted(void)
-{
-	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* asm/prctl.h; not in every libc's headers */
+static const struct {
+	const char *name;
+	enum cpu_level parent;
+} levels[CPU_LEVELS] = {
+	[CPU_SCALAR] = { "scalar", CPU_SCALAR },         [CPU_AVX2] = { "avx2", CPU_SCALAR },
+	[CPU_AVXVNNI] = { "avxvnni", CPU_AVX2 },         [CPU_AVX512] = { "avx512", CPU_AVX2 },
+	[CPU_AVX512BF16] = { "avx512bf16", CPU_AVX512 }, [CPU_AMX] = { "amx", CPU_AVX512BF16 },
+};
 
-	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
-}
-
-/* Asked once: a virtual machine takes tens of microseconds to answer. */
-bool cpu_has_avxvnni(void)
+/* A virtual machine takes tens of microseconds to answer CPUID, so the answers are kept. */
+bool cpu_has(enum cpu_level level)
 {
 	enum { UNKNOWN, NO, YES };
-	static atomic_int known;
-	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	unsigned a, b, c, d;
+	static atomic_int known[CPU_LEVELS];
+	int k;
 
+	if (level == CPU_SCALAR)
+		return true;
+	k = atomic_load_explicit(&known[level], memory_order_relaxed);
 	if (k == UNKNOWN) {
-		k = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4) ? YES : NO; /* CPUID 7.1 EAX */
-		atomic_store_explicit(&known, k, memory_order_relaxed);
+		k = cpu_has(levels[level].parent) && cpu_detect_level(level) ? YES : NO;
+		atomic_store_explicit(&known[level], k, memory_order_relaxed);
 	}
 	return k == YES;
 }
 
-/* CPUID says what the processor has, XGETBV which registers the system saves. */
+enum cpu_level cpu_level_next(enum cpu_level level)
+{
+	do
+		level++;
+	while (level < CPU_LEVELS && !cpu_has(level));
+	return level;
+}
+
 enum cpu_level cpu_detect(void)
 {
-	unsigned a, b, c, d, lo, hi;
+	enum cpu_level best = CPU_SCALAR;
 
-	if (!__get_cpuid(1, &a, &b, &c, &d))
-		return CPU_SCALAR;
-	if (!(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_OSXSAVE) || !(c & bit_AVX))
-		return CPU_SCALAR;
-	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-	if ((lo & 0x06) != 0x06) /* XMM and YMM state */
-		return CPU_SCALAR;
-	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
-		return CPU_SCALAR;
-	if ((lo & 0xE6) != 0xE6) /* opmask and both halves of ZMM */
-		return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
-	if ((b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) && (b & bit_AVX512DQ) &&
-	    (c & bit_AVX512VNNI)) {
-		const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25; /* CPUID 7 EDX: bf16, tile, int8 */
-		const unsigned bf16 = 1u << 5;                       /* CPUID 7.1 EAX: AVX-512 BF16 */
-		bool tiles = (d & amx) == amx && (lo & 0x60000) == 0x60000;
-
-		if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bf16))
-			return CPU_AVX512;
-		return tiles && tiles_granted() ? CPU_AMX : CPU_AVX512BF16;
-	}
-	return cpu_has_avxvnni() ? CPU_AVXVNNI : CPU_AVX2;
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
+		best = l;
+	return best;
 }
 
-void cpu_processor(struct cpu_processor *out)
+enum cpu_level cpu_level_parent(enum cpu_level level)
 {
-	unsigned a, b, c, d;
+	return levels[level].parent;
+}
 
-	*out = (struct cpu_processor){ 0 };
-	if (!__get_cpuid(0, &a, &b, &c, &d))
-		return;
-	memcpy(out->vendor, &b, 4);
-	memcpy(out->vendor + 4, &d, 4);
-	memcpy(out->vendor + 8, &c, 4);
-	if (!__get_cpuid(1, &a, &b, &c, &d))
-		return;
-	out->family = (int)(a >> 8 & 15);
-	out->model = (int)(a >> 4 & 15);
-	if (out->family == 6 || out->family == 15)
-		out->model |= (int)(a >> 12 & 0xF0);
-	if (out->family == 15)
-		out->family += (int)(a >> 20 & 255);
-}
-#else
-void cpu_processor(struct cpu_processor *out)
+bool cpu_level_includes(enum cpu_level level, enum cpu_level of)
 {
-	*out = (struct cpu_processor){ 0 };
+	while (level != of && level != CPU_SCALAR)
+		level = levels[level].parent;
+	return level == of;
 }
-bool cpu_has_avxvnni(void)
-{
-	return false;
-}
-enum cpu_level cpu_detect(void)
-{
-	return CPU_SCALAR;
-}
-#endif
-
-static const char *const names[CPU_LEVELS] = { "scalar", "avx2", "avxvnni", "avx512", "avx512bf16", "amx" };
 
 const char *cpu_level_name(enum cpu_level level)
 {
-	return names[level];
+	return levels[level].name;
+}
+
+/* "scalar, avx2 and avx512": the levels of this machine, or of every machine. */
+static const char *list_levels(char *to, size_t size, bool here)
+{
+	enum cpu_level list[CPU_LEVELS];
+	int n = 0;
+	size_t at = 0;
+
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l++)
+		if (!here || cpu_has(l))
+			list[n++] = l;
+	to[0] = 0;
+	for (int i = 0; i < n && at < size; i++)
+		at += (size_t)snprintf(to + at, size - at, "%s%s",
+		                       !i        ? "" :
+		                       i < n - 1 ? ", " :
+		                       here      ? " and " :
+		                                   " or ",
+		                       levels[list[i]].name);
+	return to;
 }
 
 int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 {
-	enum cpu_level have = cpu_detect();
+	char all[CPU_LEVELS * 16], have[CPU_LEVELS * 16];
 
-	for (int i = 0; i < CPU_LEVELS; i++) {
-		if (strcmp(name, names[i]))
+	list_levels(all, sizeof all, false);
+	list_levels(have, sizeof have, true);
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l++) {
+		if (strcmp(name, levels[l].name))
 			continue;
-		if (i > (int)have)
-			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has up to %s", name, names[have]);
-		if (i == CPU_AVXVNNI && !cpu_has_avxvnni())
-			return err_set(err, E_UNSUPPORTED, "--cpu %s: this machine has %s without AVX-VNNI", name,
-			               names[have]);
-		*out = (enum cpu_level)i;
+		if (!cpu_has(l))
+			return err_set(err, E_UNSUPPORTED, "'%s': this machine has %s", name, have);
+		*out = l;
 		return 0;
 	}
-	return err_set(err, E_ARG,
-	               "--cpu %s: must be scalar, avx2, avxvnni, avx512, avx512bf16 or amx (this machine has up to %s)",
-	               name, names[have]);
+	return err_set(err, E_ARG, "'%s': must be %s (this machine has %s)", name, all, have);
 }
 
 /* cgroup version 2: "max 100000" or "QUOTA PERIOD", in microseconds. */

@@ -1,7 +1,8 @@
-/* cpu.h - what this processor can do, as a few named generations.
+/* cpu.h - what this processor can do, as a few named generations of instructions.
  *
- * A level is a whole generation of instructions, not a feature: kernels are
- * chosen per level, scalar first, then overwritten upward. */
+ * A level is a whole generation, not a feature.  Each has one parent, whose kernels it takes where it has none of its own
+ * (quant/level_kernels.h), so levels are a tree with plain C at its root: each architecture is a branch.
+ * Levels are compared with cpu_level_includes and counted with cpu_level_next, never by their numbers. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
@@ -12,20 +13,25 @@
 enum cpu_level {
 	CPU_SCALAR,     /* C only */
 	CPU_AVX2,       /* AVX2, FMA, F16C */
-	CPU_AVXVNNI,    /* and vpdpbusd on AVX2's registers (Alder Lake, Zen 5).  A level below AVX-512
-	                 * that some processors with AVX-512 lack: there it is the same as AVX2 */
+	CPU_AVXVNNI,    /* AVX2 and vpdpbusd on its registers (Alder Lake, Zen 5) */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
 	CPU_AVX512BF16, /* and vdpbf16ps (Cooper Lake, Zen 4) */
 	CPU_AMX,        /* and tiles of int8 and bf16 (Sapphire Rapids) */
 	CPU_LEVELS
 };
 
-/* The highest level that processor and operating system support.  Where that is
- * CPU_AMX, the process has asked the kernel for the tiles when this returns. */
+/* Whether processor and operating system have the level.  The first call for CPU_AMX asks the kernel for the tiles. */
+bool cpu_has(enum cpu_level level);
+/* The best level of this machine: the last in the list that it has. */
 enum cpu_level cpu_detect(void);
-/* Whether the processor has the instructions that CPU_AVXVNNI adds. */
-bool cpu_has_avxvnni(void);
-const char *cpu_level_name(enum cpu_level level); /* "scalar" "avx2" "avxvnni" "avx512" "avx512bf16" "amx" */
+/* The next level after this one in the list that this machine has; CPU_LEVELS: there is none.  A loop over all:
+ *     for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) */
+enum cpu_level cpu_level_next(enum cpu_level level);
+/* The level that this one adds to; CPU_SCALAR's is itself. */
+enum cpu_level cpu_level_parent(enum cpu_level level);
+/* Whether a level is `of` or adds to it, at any distance. */
+bool cpu_level_includes(enum cpu_level level, enum cpu_level of);
+const char *cpu_level_name(enum cpu_level level); /* "scalar", "avx512bf16" */
 
 /* Which processor this is, as CPUID leaves 0 and 1 say; zeros where there is no CPUID. */
 struct cpu_processor {
@@ -34,8 +40,8 @@ struct cpu_processor {
 };
 void cpu_processor(struct cpu_processor *out);
 
-/* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one above what
- * this machine has; the message says which levels it has. */
+/* Parses a name.  E_ARG for an unknown one, E_UNSUPPORTED for one that this
+ * machine does not have; the message says which levels it has. */
 int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err);
 
 /* Processors this process may use: affinity mask and cgroup quota, at least 1. */

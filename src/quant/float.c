@@ -1,7 +1,7 @@
 /* float.c - weights stored as plain numbers: f32, f16, bf16. */
-#include "quant/bf16/bf16_kernels.h"
 #include "quant/coded/packed_layout.h"
 #include "quant/lanes/lane_table.h"
+#include "quant/level_kernels.h"
 
 static void decode_f32(float *out, const struct weight *w, int o)
 {
@@ -28,24 +28,24 @@ static void decode_bf16(float *out, const struct weight *w, int o)
 
 static void kernels_f32(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_f32, lane_table(level)->mul_f32 } };
+	*k = (struct kernels){ .mul = { level_kernels(level)->lanes->mul_f32, level_kernels(level)->lanes->mul_f32 } };
 }
 
 static void kernels_f16(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_f16, lane_table(level)->mul_f16 } };
+	*k = (struct kernels){ .mul = { level_kernels(level)->lanes->mul_f16, level_kernels(level)->lanes->mul_f16 } };
 }
 
 static void kernels_bf16(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_bf16, lane_table(level)->mul_bf16 } };
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512BF16) {
-		k->mul[ARITH_FAST] = level >= CPU_AMX ? bf16_mul_amx : bf16_dot_slow() ? bf16_mul_floats : bf16_mul_dot;
+	const struct level_kernels *at = level_kernels(level);
+
+	*k = (struct kernels){ .mul = { at->lanes->mul_bf16, at->lanes->mul_bf16 } };
+	if (at->bf16) {
+		k->mul[ARITH_FAST] = at->bf16;
 		k->acts = ACTS_BF16;
-		k->packed = level < CPU_AMX;
+		k->packed = at->bf16_packed;
 	}
-#endif
 }
 
 const struct format format_f32 = { "f32", 32, decode_f32, kernels_f32, NULL };

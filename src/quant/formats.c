@@ -1,10 +1,10 @@
 /* formats.c - the list of weight formats; describing a matrix. */
 #include <string.h>
 
-#include "quant/bf16/bf16_kernels.h"
 #include "quant/coded/coded.h"
 #include "quant/format_list.h"
 #include "quant/lanes/lane_table.h"
+#include "quant/level_fill.h"
 
 #define ENTRY(name) &format_##name,
 const struct format *const formats[] = { QUANT_FORMATS(ENTRY) GGUF_TYPES(ENTRY) NULL };
@@ -21,13 +21,8 @@ size_t weight_scratch_bytes(const struct weight *w)
 {
 	size_t most = lane_scratch(w), more = w->fmt->coding ? coded_scratch(w) : 0;
 
-#if defined(__x86_64__)
-	if (w->fmt->pairs) {
-		size_t dots = bf16_scratch_avx512bf16(w->cols), tiles = bf16_scratch_amx(w->cols);
-
-		more = dots > tiles ? dots : tiles;
-	}
-#endif
+	if (w->fmt->pairs)
+		more = level_bf16_scratch(w);
 	return ((most > more ? most : more) + 63) / 64 * 64;
 }
 

@@ -1,6 +1,7 @@
 /* fp8.c - E4M3 elements: mxfp8, in groups of 32 with a power-of-two scale, and fp8, in any groups of whole lanes with a
  * float for a scale.  The products are of floats at every arithmetic: 8-bit floats are no integers. */
 #include "quant/lanes/lane_table.h"
+#include "quant/level_kernels.h"
 
 static void decode(float *out, const struct weight *w, int o)
 {
@@ -19,7 +20,9 @@ static void decode(float *out, const struct weight *w, int o)
 
 static void kernels(struct kernels *k, enum cpu_level level)
 {
-	*k = (struct kernels){ .mul = { lane_table(level)->mul_mxfp8, lane_table(level)->mul_mxfp8 } };
+	weight_mul_fn *mul = level_kernels(level)->lanes->mul_mxfp8;
+
+	*k = (struct kernels){ .mul = { mul, mul } };
 }
 
 const struct format format_mxfp8 = { "mxfp8", 8, decode, kernels, NULL };

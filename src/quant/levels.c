@@ -1,57 +1,64 @@
-/* levels.c - what a level of instructions offers beside products of weights: forms of activations, plain vectors, and its
- * peaks. */
-#include "quant/bf16/bf16_kernels.h"
+/* levels.c - the kernels of a level: its parent's, and those that it improves. */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "quant/coded/coded_kernels.h"
+#include "quant/kv/kv_coded.h"
 #include "quant/lanes/lane_table.h"
+#include "quant/level_fill.h"
+
+static void make(struct level_kernels *k, enum cpu_level level)
+{
+	if (level == CPU_SCALAR) {
+		level_lanes(k, &lane_table_scalar, kv_coded_scalar);
+		k->coded = coded_mul_scalar;
+		k->peaks.int8 = coded_peak_scalar;
+	} else {
+		*k = *level_kernels(cpu_level_parent(level));
+		level_fill(k, level);
+	}
+}
+
+const struct level_kernels *level_kernels(enum cpu_level level)
+{
+	static struct level_kernels table[CPU_LEVELS];
+	static atomic_bool made[CPU_LEVELS];
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!atomic_load_explicit(&made[level], memory_order_acquire)) {
+		struct level_kernels k = { 0 };
+
+		make(&k, level);
+		pthread_mutex_lock(&lock);
+		if (!atomic_load_explicit(&made[level], memory_order_relaxed))
+			table[level] = k;
+		atomic_store_explicit(&made[level], true, memory_order_release);
+		pthread_mutex_unlock(&lock);
+	}
+	return &table[level];
+}
 
 acts_tile_fn *acts_tiler(enum cpu_level level)
 {
-#if defined(__x86_64__)
-	if (level >= CPU_AMX)
-		return acts_tile_amx;
-#endif
-	return NULL;
+	return level_kernels(level)->tile;
 }
 
 acts_tile_fn *acts_pairer(enum cpu_level level)
 {
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512BF16)
-		return level >= CPU_AMX ? acts_pairs_amx : acts_pairs_avx512bf16;
-#endif
-	return NULL;
+	return level_kernels(level)->pair;
 }
 
 acts_quantise_fn *acts_quantiser(enum cpu_level level)
 {
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512)
-		return acts_quantise_avx512;
-#endif
-	return lane_table(level)->quantise;
+	return level_kernels(level)->quantise;
 }
 
 void vec_kernels(struct vec_kernels *k, enum cpu_level level)
 {
-	*k = lane_table(level)->vec;
+	*k = level_kernels(level)->lanes->vec;
 }
 
 void quant_peaks(struct peaks *p, enum cpu_level level)
 {
-	*p = (struct peaks){ .int8 = coded_peak_scalar, .f32 = lane_table(level)->peak };
-#if defined(__x86_64__)
-	if (level >= CPU_AVX2)
-		p->int8 = coded_peak_avx2;
-	if (level >= CPU_AVXVNNI && cpu_has_avxvnni())
-		p->int8 = coded_peak_avxvnni;
-	if (level >= CPU_AVX512)
-		p->int8 = coded_peak_avx512;
-	if (level >= CPU_AVX512BF16)
-		p->bf16 = bf16_dot_slow() ? p->f32 : bf16_peak_avx512bf16;
-	if (level >= CPU_AMX) {
-		p->int8_vectors = p->int8;
-		p->int8 = coded_peak_amx;
-		p->bf16 = bf16_peak_amx;
-	}
-#endif
+	*p = level_kernels(level)->peaks;
 }

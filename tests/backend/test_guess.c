@@ -72,7 +72,7 @@ static void level(enum cpu_level at)
 int main(void)
 {
 	fill();
-	for (enum cpu_level at = CPU_SCALAR; at <= cpu_detect(); at++)
+	for (enum cpu_level at = CPU_SCALAR; at < CPU_LEVELS; at = cpu_level_next(at))
 		level(at);
 	return 0;
 }

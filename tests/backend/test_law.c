@@ -507,9 +507,13 @@ static void rows_of_codes(enum cpu_level top, uint64_t seed, bool quick)
 		world_open(&truth, backend_cpu_open(1, top), ARITH_FAST, fmt, 64, 1200);
 		run_plain(&truth);
 		try("drafts", 3, top, ARITH_FAST, fmt, 5, 30, true, true, seed + (uint64_t)i);
-		if (!quick && top)
-			try("levels", 2, (enum cpu_level)(i % (int)top), ARITH_FAST, fmt, 48, 400, false, false,
-			    seed + (uint64_t)i);
+		if (!quick) { /* a level for each format, in turn */
+			enum cpu_level l = CPU_SCALAR;
+
+			for (int k = 0; k < i; k++)
+				l = cpu_level_next(l) < CPU_LEVELS ? cpu_level_next(l) : CPU_SCALAR;
+			try("levels", 2, l, ARITH_FAST, fmt, 48, 400, false, false, seed + (uint64_t)i);
+		}
 		world_close(&truth);
 	}
 }
@@ -537,9 +541,9 @@ int main(int argc, char **argv)
 			try("drafts", 2, top, arith, fmt, 16, 6, true, false, seed + 2);
 			try("drafts", 1, top, arith, fmt, 64, 20, true, false, seed + 3);
 			/* Where tiles give bf16 the same bits: rows of any number by the dot product as well. */
-			if (top > CPU_AVX512BF16 && arith == ARITH_FAST)
+			if (top == CPU_AMX && arith == ARITH_FAST)
 				try("cuts", 2, CPU_AVX512BF16, arith, fmt, 64, 25, true, false, seed + 5);
-			for (enum cpu_level l = 0; l < top; l++)
+			for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
 				try("levels", 2, l, arith, fmt, 64, 0, false, false, seed);
 		}
 		world_close(&truth);

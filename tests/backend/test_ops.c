@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/op_kernels.h"
-#include "backend/cpu/recur_kernels.h"
+#include "backend/cpu/level_ops.h"
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "golden.h"
@@ -43,28 +42,6 @@ static void near(const char *what, enum cpu_level level, const float *a, const f
 	check(w <= bound, what, level, w, bound);
 }
 
-static const struct op_table *ops_of(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level == CPU_AVX512)
-		return &op_table_avx512;
-	if (level == CPU_AVX2)
-		return &op_table_avx2;
-#endif
-	return &op_table_scalar;
-}
-
-static const struct recur_table *recur_of(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level == CPU_AVX512)
-		return &recur_table_avx512;
-	if (level == CPU_AVX2)
-		return &recur_table_avx2;
-#endif
-	return &recur_table_scalar;
-}
-
 static uint64_t counter;
 static float rnd(void)
 {
@@ -89,7 +66,7 @@ static double sigmoid(double x)
 
 static void golden_activations(const struct golden *g, enum cpu_level level)
 {
-	const struct op_table *op = ops_of(level);
+	const struct op_table *op = level_ops(level)->op;
 	int d[4];
 	const float *x = golden_get(g, "act.x", d);
 	int n = d[0];
@@ -178,7 +155,7 @@ static void golden_delta(const struct golden *g, enum cpu_level level, const cha
 				dot += (double)r.k[i] * (double)r.q[i];
 			kq[0] = (float)dot;
 			r.out = out;
-			recur_of(level)->head[HEAD_DELTA](s, dim_k, dim_v, &r, spare);
+			level_ops(level)->recur->head[HEAD_DELTA](s, dim_k, dim_v, &r, spare);
 			for (int c = 0; c < dim_v; c++)
 				bad = fmax(bad, fabs((double)out[c] - (double)want[(t * heads + h) * dim_v + c]));
 		}
@@ -740,7 +717,7 @@ static void test_quarters(enum cpu_level level, enum recur_head rule, int dim_k,
 	for (int c = 0; c < dim_v; c++)
 		skip[c] = 0.5f;
 	memcpy(was, s, size * 4);
-	recur_of(level)->head[rule](s, dim_k, dim_v, &r, spare);
+	level_ops(level)->recur->head[rule](s, dim_k, dim_v, &r, spare);
 	for (int c = 0; c < dim_v; c++) {
 		float *col = xmalloc((size_t)dim_k * 4);
 
@@ -752,7 +729,7 @@ static void test_quarters(enum cpu_level level, enum recur_head rule, int dim_k,
 
 			for (int i = 0; i < dim_k && scan; i++) {
 				a[i] = dt * rate[i * dim_v + c];
-				ops_of(level)->exp(a + i, a + i, 1);
+				level_ops(level)->op->exp(a + i, a + i, 1);
 			}
 			want = scan ? scan_column(col, a, kt, qt, dim_k, dt * x, x) :
 			              delta_column(col, kt, qt, dim_k, dt, r.beta[t], r.dot[t], x);
@@ -776,11 +753,11 @@ static void test_exp(enum cpu_level level)
 	for (int i = 0; i < 40000; i++) {
 		float x = -87.0f + (float)i * (88.7f + 87.0f) / 40000, y;
 
-		ops_of(level)->exp(&y, &x, 1);
+		level_ops(level)->op->exp(&y, &x, 1);
 		worst = fmax(worst, fabs((double)y / exp((double)x) - 1));
 	}
 	check(worst < 1.5e-7, "exp", level, worst, 1.5e-7);
-	ops_of(level)->exp(out, edge, 6);
+	level_ops(level)->op->exp(out, edge, 6);
 	check(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1 && isinf(out[4]) && isinf(out[5]),
 	      "exp at its ends", level, 0, 0);
 }
@@ -819,7 +796,7 @@ static void test_gates(enum cpu_level level)
 		for (int gated = 0; gated < 2; gated++) {
 			if (act_needs_factor(kind) && !gated)
 				continue;
-			ops_of(level)->gate(out, g, gated ? u : NULL, N, &act);
+			level_ops(level)->op->gate(out, g, gated ? u : NULL, N, &act);
 			for (int i = 0; i < N; i++) {
 				double limited = fmin(fmax((double)u[i], -LIMIT), LIMIT);
 				double by = !gated              ? 1 :
@@ -833,7 +810,7 @@ static void test_gates(enum cpu_level level)
 		}
 		check(worst[0] < 2e-6 && worst[1] < 2e-6, "activation", level, fmax(worst[0], worst[1]), 2e-6);
 		g[3] = NAN;
-		ops_of(level)->gate(out, g, u, N, &act);
+		level_ops(level)->op->gate(out, g, u, N, &act);
 		check(isnan(out[3]), "activation keeps what is no number", level, (double)out[3], 0);
 		g[3] = 0.5f;
 	}
@@ -958,7 +935,7 @@ int main(void)
 {
 	int golden = 1;
 
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		golden &= golden_all(l);
 		test_exp(l);
 		test_quarters(l, HEAD_DELTA, 128, 40);

@@ -165,14 +165,16 @@ static int parts_of(int i)
 
 static enum cpu_level best_with_blocks(void)
 {
-	enum cpu_level level = cpu_detect();
+	enum cpu_level best = CPU_LEVELS;
 	struct kernels k;
 
-	do
-		weight[0][0].fmt->kernels(&k, level);
-	while (!k.packed && level-- > CPU_SCALAR);
-	assert_true(k.packed);
-	return level;
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
+		weight[0][0].fmt->kernels(&k, l);
+		if (k.packed)
+			best = l;
+	}
+	assert_int_not_equal(best, CPU_LEVELS);
+	return best;
 }
 
 /* Whether pairs of bf16 are read is another question than whether codes are. */

@@ -206,9 +206,9 @@ int main(void)
 			make(40, of[i].reader_bits, of[i].reader_group, HIDDEN, Z),
 		};
 
-		for (int l = quick ? (int)top : 0; l <= (int)top; l++)
+		for (enum cpu_level l = quick ? top : CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
 			for (int threads = 1; threads <= (quick ? 2 : 3); threads++)
-				try((enum cpu_level)l, threads, ARITH_FAST, &y, of[i].name);
+				try(l, threads, ARITH_FAST, &y, of[i].name);
 		try(top, 2, ARITH_F32, &y, of[i].name);
 		drop(&y.gate), drop(&y.up), drop(&y.down), drop(&y.out);
 	}

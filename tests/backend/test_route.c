@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/level_ops.h"
 #include "backend/cpu/route.h"
 #include "base/rng.h"
 
@@ -98,17 +99,6 @@ static void plain(const struct moe *m, const float *logit, int *expert, double *
 	}
 }
 
-static const struct op_table *table(int i)
-{
-#if defined(__x86_64__)
-	if (i == 1 && cpu_detect() >= CPU_AVX2)
-		return &op_table_avx2;
-	if (i == 2 && cpu_detect() >= CPU_AVX512)
-		return &op_table_avx512;
-#endif
-	return &op_table_scalar;
-}
-
 static void compare(const char *what, const struct moe *m, const float *logit)
 {
 	float copy[EXPERTS], weight[TOP], first[TOP], *scratch = malloc(route_scratch_bytes(m));
@@ -116,16 +106,16 @@ static void compare(const char *what, const struct moe *m, const float *logit)
 	double should[TOP];
 
 	plain(m, logit, want, should);
-	for (int t = 0; t < 3; t++) {
+	for (enum cpu_level t = CPU_SCALAR; t < CPU_LEVELS; t = cpu_level_next(t)) {
 		memcpy(copy, logit, sizeof copy);
-		route_row(table(t), m, copy, expert, t ? weight : first, scratch);
+		route_row(level_ops(t)->op, m, copy, expert, t ? weight : first, scratch);
 		if (!t)
 			memcpy(weight, first, sizeof weight);
 		for (int j = 0; j < m->top_k; j++)
 			if (expert[j] != want[j] || !(fabs((double)weight[j] - should[j]) < 1e-5) ||
 			    weight[j] != first[j]) {
-				printf("FAIL %s, table %d: rank %d: expert %d of weight %g, should be %d of %g\n", what,
-				       t, j, expert[j], (double)weight[j], want[j], should[j]);
+				printf("FAIL %s, level %d: rank %d: expert %d of weight %g, should be %d of %g\n", what,
+				       (int)t, j, expert[j], (double)weight[j], want[j], should[j]);
 				failures++;
 				break;
 			}

@@ -60,10 +60,13 @@ static void group_make(struct paged_opts *o, struct kv_pair pairs[2], uint64_t b
 static void cpu_open(struct world *w, uint64_t bits)
 {
 	static struct kv_pair pairs[GROUPS][2]; /* by layer */
-	const int level = (int)cpu_detect();
+	enum cpu_level has[CPU_LEVELS];
+	uint64_t n = 0;
 	struct state_shape *h = &w->state.shape;
 
-	w->be = backend_cpu_open(cpu_threads, (enum cpu_level)(bits % (uint64_t)(level + 1)));
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
+		has[n++] = l;
+	w->be = backend_cpu_open(cpu_threads, has[bits % n]);
 	bits >>= 8;
 	for (int g = 0; g < GROUPS; g++)
 		group_make(&w->paged[g], pairs[g], g ? mix(bits, 5) : bits);

@@ -236,12 +236,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (int i = 1; i < argc; i++) {
-		enum cpu_level best = cpu_detect(), level = i == 1 ? CPU_SCALAR : CPU_AVX2;
+		enum cpu_level best = cpu_detect(), first = i == 1 ? CPU_SCALAR : cpu_level_next(CPU_SCALAR);
 
 		/* The older levels have the same engine above them: one life each; and the lowest, which takes
 		 * twenty times as long, for one folder. */
-		for (level = quick || level > best ? best : level; level <= best; level++)
-			folder(argv[i], level, level < best ? 1 : quick ? 2 : LIVES, level == best && !quick);
+		for (enum cpu_level l = quick || first == CPU_LEVELS ? best : first; l < CPU_LEVELS;
+		     l = cpu_level_next(l))
+			folder(argv[i], l, l != best ? 1 : quick ? 2 : LIVES, l == best && !quick);
 	}
 	return 0;
 }

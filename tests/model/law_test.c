@@ -458,33 +458,33 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 	/* want is the lowest level's: quant/ and backend/ promise the same bits at
 	 * every level, so one reference serves them all, up to the level from which there is
 	 * another order. */
-	for (int level = (int)lowest; level <= (int)cpu_detect(); level++) {
+	for (enum cpu_level level = lowest; level < CPU_LEVELS; level = cpu_level_next(level)) {
 		/* A restored byte is the same byte at every level: every K at the best, each residue
 		 * of a chunk's 64 rows in turn at the lower ones, which take most of the time. */
-		int best = level == (int)cpu_detect(), every = best || quick ? stride : 7 * stride;
-		int few = level == (int)lowest && !best;
+		int best = level == cpu_detect(), every = best || quick ? stride : 7 * stride;
+		int few = level == lowest && !best;
 
-		if (other_order(&r, (enum cpu_level)level)) {
+		if (other_order(&r, level)) {
 			free(r.want);
 			r.want = NULL;
 		}
 		r.bad = 0;
-		check_level(&r, (enum cpu_level)level, every,
+		check_level(&r, level, every,
 		            best                        ? 2 + !quick :
 		            few || quick || rows == FEW ? 1 :
 		                                          3,
 		            few ? rows : r.n);
 		if (best && !r.kv && !r.lora)
-			far_away(&r, (enum cpu_level)level);
+			far_away(&r, level);
 		if (best && !r.kv && !r.lora && r.has_tables)
-			tables_on_disk(&r, (enum cpu_level)level);
+			tables_on_disk(&r, level);
 		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
 		       r.bad ? "FAIL" : "ok  ", r.folder,
 		       r.kv              ? r.kv->name :
 		       r.lora == ADAPTED ? "adapted" :
 		       r.lora            ? "beside adapters" :
 		                           "plain",
-		       cpu_level_name((enum cpu_level)level), few ? rows : r.n, every);
+		       cpu_level_name(level), few ? rows : r.n, every);
 		bad += r.bad;
 	}
 	if (last)
@@ -616,7 +616,7 @@ static int check_families(int stride, int quick)
 			 * bf16 has its own from one level on; in the quick size the models in the tree stand
 			 * for the lower levels. */
 			lowest = quick || v ? cpu_detect() : CPU_SCALAR;
-			if (v == BF16 && !quick && lowest > CPU_AVX512BF16)
+			if (v == BF16 && !quick && cpu_has(CPU_AVX512BF16))
 				lowest = CPU_AVX512BF16;
 			bad += check(folder, lowest, stride, quick, FEW);
 		}

@@ -107,8 +107,8 @@ int main(int argc, char **argv)
 {
 	log_set_level(LOG_WARN);
 	for (int i = 1; i < argc; i++)
-		for (int level = CPU_SCALAR; level <= (int)cpu_detect(); level++)
-			if (reads_blocks(argv[i], (enum cpu_level)level))
-				test(argv[i], (enum cpu_level)level);
+		for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
+			if (reads_blocks(argv[i], l))
+				test(argv[i], l);
 	return 0;
 }

@@ -259,14 +259,14 @@ static void round_mul(const struct kind *k, struct shape h)
 		check_truth(k, &x, &h, want_fast + o, decoded, &coded);
 		coded_row_drop(&coded);
 	}
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		if (!k->mode)
 			rows_pair(&x, l);
 		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
 		check_mul(k, &s, &x, &h, l, ARITH_FAST,
-		          fast                         ? want_fast :
-		          pairs && l >= CPU_AVX512BF16 ? want_pairs :
-		                                         want);
+		          fast                                           ? want_fast :
+		          pairs && cpu_level_includes(l, CPU_AVX512BF16) ? want_pairs :
+		                                                           want);
 	}
 	sample_drop(&s);
 	rows_drop(&x);
@@ -315,7 +315,9 @@ static void round_bits(void)
 		for (int r = 0; r < h.n; r++)
 			want[r * h.rows + o] = truth_pairs(decoded, f + r * h.cols, h.cols);
 	}
-	for (enum cpu_level l = CPU_AVX512BF16; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
+		if (!cpu_level_includes(l, CPU_AVX512BF16))
+			continue;
 		rows_pair(&x, l);
 		check_mul(&half, &s, &x, &h, l, ARITH_FAST, want);
 	}
@@ -336,7 +338,7 @@ static void round_quantise(int turn)
 	const float strange[] = { NAN, -NAN, INFINITY, -INFINITY, -0.0f };
 	enum value v = (enum value)(turn % VALUES);
 
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct fence f, q, sc, su, ss;
 		float *x = fence_make(&f, (size_t)cols * 4, 1, 0), *scale = fence_make(&sc, (size_t)groups * 4, 1, 0);
 		int8_t *codes = fence_make(&q, (size_t)cols, 1, 0);
@@ -382,7 +384,7 @@ static void round_quantise(int turn)
 				break;
 			}
 		}
-		if (l < cpu_detect())
+		if (l != cpu_detect())
 			counter = keep;
 		fence_drop(&f);
 		fence_drop(&q);
@@ -402,7 +404,7 @@ static void round_vec(void)
 		a[i] = uniform();
 		b[i] = uniform();
 	}
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct vec_kernels k;
 		float got = 0;
 		int sig;
@@ -673,7 +675,7 @@ static void bench(const struct kind *k)
 	struct sample s;
 
 	sample_make(&s, k, rows, cols, k->mode ? group : 0, DT_BF16, V_RANDOM);
-	for (enum cpu_level l = CPU_AVX2; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = cpu_level_next(CPU_SCALAR); l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct kernels kn;
 		char what[64];
 

@@ -156,7 +156,7 @@ static void round_kv(const struct kv_format *f, int turn)
 	kv_fill((float *)q.p, nq * dim, v);
 	for (int r = 0; r < n; r++)
 		kv_fill(x + r * dim, dim, (enum value)pick(VALUES));
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct kv_kernels k;
 		struct fence row;
 
@@ -189,7 +189,7 @@ static void round_kv(const struct kv_format *f, int turn)
 		if (f->name[0] == 'u' && !kv_near(f->name, from, to, dim))
 			fail_at(f->name, 0, dim, r);
 	}
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct kv_kernels k;
 		float *s = fence_make(&score, ((size_t)(nq - 1) * ld + (size_t)n) * 4, 1, 0);
 		float *a = fence_make(&acc, (size_t)nq * (size_t)dim * 4, 1, 0);
@@ -269,7 +269,7 @@ static void round_bf16(const struct kv_format *f)
 		want[i] = float_to_bf16(x[i]);
 	}
 	fence_make(&row, (size_t)dim * 2, 1, 0);
-	for (enum cpu_level l = 0; l <= cpu_detect(); l++) {
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
 		struct kv_kernels k;
 		int sig;
 
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 	for (int f = 0; kv_formats[f]; f++) {
 		if (!check_wanted(&o, kv_formats[f]->name))
 			continue;
-		for (enum cpu_level l = CPU_AVX2; l <= CPU_AVX512 && l <= cpu_detect() && o.bench; l++)
+		for (enum cpu_level l = cpu_level_next(CPU_SCALAR); l < CPU_LEVELS && o.bench; l = cpu_level_next(l))
 			bench_kv(kv_formats[f], l);
 		for (int r = 0; r < o.rounds && !o.bench && failures < 20; r++) {
 			round_kv(kv_formats[f], r);

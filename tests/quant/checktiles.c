@@ -196,7 +196,7 @@ static void round_tiles(void)
 	for (const struct way *w = ways; w < ways + WAYS; w++) {
 		int sig;
 
-		if (w->level > cpu_detect() || (w->few && s.nq > w->tiles->few))
+		if (!cpu_has(w->level) || (w->few && s.nq > w->tiles->few))
 			continue;
 		sig = attend(&got, w, &s, 0, s.nq);
 		if (sig || !equal(&s, &alone, &got))
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
 	struct check_opts o;
 
 	check_opts_read(&o, argc, argv, 60);
-	if (!WAYS || ways[0].level > cpu_detect()) {
+	if (!WAYS || !cpu_has(ways[0].level)) {
 		printf("no products of bf16 here\n");
 		return 77;
 	}

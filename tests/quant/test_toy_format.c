@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "quant/lanes/lane_table.h"
+#include "quant/level_kernels.h"
 
 static void ternary_decode(float *out, const struct weight *w, int o)
 {
@@ -22,7 +23,7 @@ static void ternary_decode(float *out, const struct weight *w, int o)
 
 static void ternary_kernels(struct kernels *k, enum cpu_level level)
 {
-	weight_mul_fn *mul = lane_table(level)->mul_decoded;
+	weight_mul_fn *mul = level_kernels(level)->lanes->mul_decoded;
 
 	*k = (struct kernels){ .mul = { mul, mul } };
 }
@@ -70,14 +71,14 @@ int main(void)
 			codes[i] |= (uint8_t)(rng_bits(1, i, (uint64_t)j) % 3 << (2 * j));
 	for (size_t i = 0; i < ROWS * IN; i++)
 		in[i] = (float)(rng_uniform(2, i, 0) * 2 - 1);
-	for (int level = CPU_SCALAR; level <= (int)cpu_detect(); level++) {
+	for (enum cpu_level level = CPU_SCALAR; level < CPU_LEVELS; level = cpu_level_next(level)) {
 		for (int arith = ARITH_F32; arith <= ARITH_FAST; arith++) {
 			for (int n = 1; n <= ROWS; n += 4) {
 				memset(got, 0xff, sizeof got);
-				multiply(&w, (enum cpu_level)level, (enum arith)arith, in, first ? want : got, n);
+				multiply(&w, level, (enum arith)arith, in, first ? want : got, n);
 				if (!first && memcmp(got, want, sizeof want)) {
 					printf("FAIL %s, arithmetic %d, %d rows a call: bits differ\n",
-					       cpu_level_name((enum cpu_level)level), arith, n);
+					       cpu_level_name(level), arith, n);
 					bad = 1;
 				}
 				first = 0;

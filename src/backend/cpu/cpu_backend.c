@@ -1,5 +1,6 @@
 /* cpu_backend.c - the CPU backend: opening it, its memory, and the small operations. */
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/level_ops.h"
 #include "backend/cpu/pack.h"
 #include "backend/cpu/row_tables.h"
 #include "backend/cpu/slots.h"
@@ -368,7 +369,7 @@ static const struct backend_ops cpu_ops = {
 /* The orders of format.h are two: with a dot product of bf16, or tiles of it, and at all other levels. */
 static bool has_bf16(enum cpu_level level)
 {
-	return level >= CPU_AVX512BF16;
+	return cpu_level_includes(level, CPU_AVX512BF16);
 }
 
 static const char *arithmetic_of(const struct choices *c)
@@ -402,14 +403,8 @@ struct backend *backend_cpu_open_chosen(int threads, const struct choices *choic
 	c->choices = *choices;
 	c->be.arithmetic = arithmetic_of(choices);
 	name_level(c);
-	c->op = &op_table_scalar;
-	c->recur = &recur_table_scalar;
-#if defined(__x86_64__)
-	if (level >= CPU_AVX2)
-		c->op = &op_table_avx2, c->recur = &recur_table_avx2;
-	if (level >= CPU_AVX512)
-		c->op = &op_table_avx512, c->recur = &recur_table_avx512;
-#endif
+	c->op = level_ops(level)->op;
+	c->recur = level_ops(level)->recur;
 	vec_kernels(&c->vec, level);
 	c->quantise = acts_quantiser(level);
 	c->tile = acts_tiler(level);

@@ -1,7 +1,7 @@
 /* coded_kernels.h - inside quant/coded: the kernels of every level for weights of small codes.
  *
  * All multiply rows of int8 activations (struct acts: q, scale, sum, scaled_sum) and give the bits of
- * coded_mul_scalar.  Which of them runs is said in one place, the table in coded.c. */
+ * coded_mul_scalar.  Which of them runs is said in one place, the tables of coded_table.h. */
 #ifndef QUANT_CODED_KERNELS_H
 #define QUANT_CODED_KERNELS_H
 

@@ -1,10 +1,10 @@
 /* kv.c - the list of cache row formats: plain numbers (f32, bf16), and small codes (kv_codes.c, kv_coded.c). */
 #include <string.h>
 
-#include "quant/bf16/bf16_kernels.h"
 #include "quant/kv/kv_coded.h"
 #include "quant/kv/kv_tiles.h"
 #include "quant/lanes/lane_table.h"
+#include "quant/level_kernels.h"
 
 static size_t bytes_f32(int dim)
 {
@@ -26,28 +26,17 @@ static void decode_bf16(float *x, const void *row, int dim)
 
 static void kernels_f32(struct kv_kernels *k, enum cpu_level level)
 {
-	*k = lane_table(level)->kv_f32;
+	*k = level_kernels(level)->lanes->kv_f32;
 }
 static void kernels_bf16(struct kv_kernels *k, enum cpu_level level)
 {
-	*k = lane_table(level)->kv_bf16;
+	*k = level_kernels(level)->lanes->kv_bf16;
 }
 
 static const struct kv_format kv_f32 = { "f32", bytes_f32, decode_f32, kernels_f32 };
 static const struct kv_format kv_bf16 = { "bf16", bytes_bf16, decode_bf16, kernels_bf16 };
 
 /* ---- rows of codes ---- */
-
-static const struct kv_kernels *coded(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512)
-		return kv_coded_avx512;
-	if (level >= CPU_AVX2)
-		return kv_coded_avx2;
-#endif
-	return kv_coded_scalar;
-}
 
 enum {
 #define NUMBER(name, bits, group) AT_##name,
@@ -64,7 +53,7 @@ enum {
 	}                                                                      \
 	static void kernels_##name(struct kv_kernels *k, enum cpu_level level) \
 	{                                                                      \
-		*k = coded(level)[AT_##name];                                  \
+		*k = level_kernels(level)->kv_coded[AT_##name];                \
 	}                                                                      \
 	static const struct kv_format kv_##name = { #name, bytes_##name, decode_##name, kernels_##name };
 KV_CODED(FORMAT)
@@ -91,9 +80,7 @@ size_t kv_pair_bytes(struct kv_pair pair, int dim)
 
 const struct kv_tiles *kv_tiles(struct kv_pair fmt, int dim, enum cpu_level level)
 {
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512BF16 && fmt.k == &kv_bf16 && fmt.v == &kv_bf16 && dim % 32 == 0 && dim <= KV_DIM_MAX)
-		return level >= CPU_AMX ? &kv_tiles_amx : bf16_dot_slow() ? &kv_tiles_floats : &kv_tiles_dot;
-#endif
+	if (fmt.k == &kv_bf16 && fmt.v == &kv_bf16 && dim % 32 == 0 && dim <= KV_DIM_MAX)
+		return level_kernels(level)->kv_tiles;
 	return NULL;
 }

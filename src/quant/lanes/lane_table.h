@@ -15,8 +15,6 @@ struct lane_table {
 	quant_peak_fn *peak; /* of fused multiply-adds */
 };
 extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
-/* The widest table that the level runs. */
-const struct lane_table *lane_table(enum cpu_level level);
 /* Scratch bytes that the products of the tables need for w. */
 size_t lane_scratch(const struct weight *w);
 

@@ -1,16 +1,5 @@
-/* lane_table.c - which table of lane kernels a level runs. */
+/* lane_scratch.c - scratch of the lane kernels. */
 #include "quant/lanes/lane_table.h"
-
-const struct lane_table *lane_table(enum cpu_level level)
-{
-#if defined(__x86_64__)
-	if (level >= CPU_AVX512)
-		return &lane_table_avx512;
-	if (level >= CPU_AVX2)
-		return &lane_table_avx2;
-#endif
-	return &lane_table_scalar;
-}
 
 size_t lane_scratch(const struct weight *w)
 {
