@@ -74,8 +74,13 @@ test('embeddings', async () => {
 	assert.deepEqual((await client.embeddings({ model, prompt: 'Go on.' })).embedding, embeddings[1]);
 });
 
+test('a request that asks nothing loads the model', async () => {
+	for (const input of ['', []]) assert.deepEqual((await client.embed({ model, input })).embeddings, []);
+	assert.equal((await client.generate({ model, prompt: '' })).done_reason, 'load');
+});
+
 test('errors', async () => {
 	await assert.rejects(client.chat({ ...ask('x'), model: 'llama3' }), /llama3.*is not served/);
-	await assert.rejects(client.embed({ model, input: '' }), /empty/);
+	await assert.rejects(client.embed({ model, input: 5 }), /input/);
 	await assert.rejects(client.pull({ model }), /not supported/);
 });
