@@ -14,10 +14,11 @@ import shutil
 import struct
 import sys
 import tempfile
+import time
 import unittest
 import zlib
 
-from serverkit import CHAT, Server
+from serverkit import CHAT, PATIENCE, Server, sanitized
 
 WEFT, MODEL, PICTURES = sys.argv[1:4]
 HISTORIES = int(os.environ.get("WEFT_HISTORIES", 40 if os.environ.get("WEFT_TEST_QUICK") else 120))
@@ -200,6 +201,26 @@ class Sight(unittest.TestCase):
         print("%d histories of %d pictures in %d files, %d restarts, %d found something: none wrong"
               % (HISTORIES, len(ALL), sum(map(len, ALL)), restarts, hits))
         self.assertGreater(hits, HISTORIES // 4)
+
+    @unittest.skipIf(sanitized(WEFT), "a sanitizer's memory is no program's")
+    def test_memory_kept(self):
+        """After 64 large pictures, which are 280 MB of pixels, the server keeps what its budgets say (docs/rows.md)."""
+        def large(k):
+            row = bytes([k, 255 - k, 5 * k % 256]) * 1200
+            return part(png(1200, 1200, row * 1200, 1))
+
+        def held():
+            with open("/proc/%d/status" % s.proc.pid) as f:
+                return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
+        s = self.server("--prompt-cache-bytes", "16M")
+        for pictures in ([large(100)], []):
+            self.said(s, [{"role": "user", "content": pictures + [words("look")]}], 1)
+        before, end = held(), time.monotonic() + PATIENCE
+        r = s.post(CHAT, {"messages": [{"role": "user", "content": [large(k) for k in range(64)] + [words("look")]}], "max_tokens": 1})
+        self.assertEqual(r.status, 200, r.text())
+        while held() - before > (16 + 32) << 20:        # a worker gives back what the reply has left
+            self.assertLess(time.monotonic(), end, "%d MB more are held" % (held() - before >> 20))
+            time.sleep(0.05)
 
     def test_encodings(self):
         """Every file of a picture has the picture's answer and finds what the first left; every other picture has another."""
