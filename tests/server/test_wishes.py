@@ -374,8 +374,13 @@ class Tools(unittest.TestCase):
                  {"type": "local_shell_call_output", "call_id": "c", "output": "n8"},
                  {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"},
                  {"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "B"}]
-        r = self.post(RESPONSES, {"input": items, "max_output_tokens": 6}).json()
-        self.assertIn("An7n8B", r["output"][0]["content"][0]["text"])
+        r = self.post(RESPONSES, {"input": items, "max_output_tokens": 6})
+        self.assertIn("An7n8B", r.json()["output"][0]["content"][0]["text"])
+        self.assertEqual(r.headers["x-weft-warning"], "ignored fields: input.compaction")
+        r = self.post(RESPONSES, {"input": items, "max_output_tokens": 6, "stream": True})
+        self.assertEqual(r.headers["x-weft-warning"], "ignored fields: input.compaction")
+        r = self.post(RESPONSES, {"input": items[:-2] + items[-1:], "max_output_tokens": 6})
+        self.assertNotIn("x-weft-warning", r.headers)
         talk = [{"role": "user", "content": "A"}, {"role": "assistant", "content": [
             {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "q"}},
             {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []},
@@ -385,6 +390,10 @@ class Tools(unittest.TestCase):
                 {"type": "text", "text": "E"}]}]
         r = self.post(MESSAGES, {"messages": talk, "max_tokens": 60}).json()
         self.assertIn("A[]CThe tool f is available.DE", r["content"][0]["text"])
+        talk[1]["content"].insert(0, {"type": "compaction", "content": "x"})
+        r = self.post(MESSAGES, {"messages": talk, "max_tokens": 60})
+        self.assertIn("A[]CThe tool f is available.DE", r.json()["content"][0]["text"])
+        self.assertEqual(r.headers["x-weft-warning"], "ignored fields: messages.compaction")
 
 
 class NoArguments(unittest.TestCase):
