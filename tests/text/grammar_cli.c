@@ -7,7 +7,8 @@
  * what is allowed, to their end; null for one that finds none.
  * {"gbnf": TEXT, ...}, {"regex": TEXT, ...} and {"choice": [...], ...}: the same of those.
  * {"tools": T, "form": "json", "tagged", "llama" or "python", ...}: the same of calls, and
- * "calls": what is read out of each walk, a list of [name, arguments, malformed]. */
+ * "calls": what is read out of each walk, a list of [name, arguments, malformed].  "form" may be any other dialect of the
+ * list `spelled`; "marks", a set of bits, says which of its marks are tokens.  {"forms": true}: all names of forms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,74 @@
 #include "base/rng.h"
 #include "text/calls/dialect.h"
 #include "text/grammar/tables.h"
+
+/* Forms that are spelled by a table. */
+static const struct {
+	const char *name;
+	const struct dialect *d;
+} spelled[] = {
+	{ "mistral", &dialect_mistral },
+	{ "kimi", &dialect_kimi },
+	{ "deepseek", &dialect_deepseek },
+	{ "deepseek fenced", &dialect_deepseek_fenced },
+	{ "functionary", &dialect_functionary },
+	{ "harmony", &dialect_harmony },
+	{ "harmony role", &dialect_harmony_role },
+	{ "glm", &dialect_glm },
+	{ "glm tight", &dialect_glm_tight },
+	{ "minimax", &dialect_minimax },
+	{ "seed", &dialect_seed },
+	{ "dsml", &dialect_dsml },
+	{ "dsml calls", &dialect_dsml_calls },
+	{ "lfm", &dialect_lfm },
+	{ "olmo", &dialect_olmo },
+	{ "gemma", &dialect_gemma },
+	{ "list mistral", &dialect_list_mistral },
+	{ "list granite", &dialect_list_granite },
+	{ "list nemotron", &dialect_list_nemotron },
+	{ "list apriel", &dialect_list_apriel },
+	{ "list cohere", &dialect_list_cohere },
+	{ "list apertus", &dialect_list_apertus },
+};
+enum { N_SPELLED = sizeof spelled / sizeof *spelled };
+
+/* The form that a request names. */
+struct way {
+	enum calls_form form;
+	const struct dialect *d; /* of a form that is spelled; NULL: it is one of the four */
+	struct call_marks marks;
+};
+
+static struct way way_of(const struct json *j)
+{
+	static const char *const four[] = {
+		[CALLS_JSON] = "json", [CALLS_TAGGED] = "tagged", [CALLS_LLAMA] = "llama", [CALLS_PYTHON] = "python"
+	};
+	struct way w = { .form = CALLS_JSON };
+	int64_t marks = -1;
+	size_t n;
+	const char *name = json_str(json_get(j, "form"), &n);
+
+	for (int i = 0; name && i < 4; i++)
+		if (!strcmp(name, four[i]))
+			w.form = (enum calls_form)i;
+	for (int i = 0; name && i < N_SPELLED; i++)
+		if (!strcmp(name, spelled[i].name))
+			w.d = spelled[i].d;
+	json_to_int(json_get(j, "marks"), &marks);
+	for (int i = 0; w.d && w.d->marks[i] && w.marks.n < MARKS_MOST; i++)
+		if (marks >> i & 1)
+			w.marks.text[w.marks.n++] = w.d->marks[i];
+	return w;
+}
+
+static void put_forms(struct buf *out)
+{
+	buf_puts(out, "[\"json\",\"tagged\",\"llama\",\"python\"");
+	for (int i = 0; i < N_SPELLED; i++)
+		buf_printf(out, ",\"%s\"", spelled[i].name);
+	buf_puts(out, "]");
+}
 
 /* Byte by byte, then once more in pieces from a place that was gone back to.  "null": no,
  * but there was no room for all ways to read it. */
@@ -44,11 +113,23 @@ static const char *accepts(struct grammar *g, const char *p, size_t n)
 }
 
 /* Random bytes of those allowed; when it takes long, those that end things first. */
-static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *out)
+static bool walk(struct grammar *g, const struct way *w, uint64_t seed, uint64_t most, struct buf *out)
 {
-	static const char ends[] = "\"}],:e0123456789abcnulltrfs\\{[</>\npm";
-	static const char *const tags[] = { "\n</parameter>\n", "\n</function>", "</function>" };
+	static const char ends[] = "\xF8\xF9\xFA\xFB\xFC\xFD\xFE\"}],:e0123456789abcnulltrfs\\{[</>\npm";
+	static const char *const four[] = { "\n</parameter>\n", "\n</function>", "</function>" };
+	const char *tags[] = { four[0], four[1], four[2] };
 	struct matcher *m = matcher_new(g);
+
+	if (w->d) {
+		const struct calls_spelling *sp = w->d->held;
+
+		tags[0] = sp->value_end ? sp->value_end : "";
+		tags[1] = sp->end ? sp->end : "";
+		tags[2] = sp->last ? sp->last : "";
+		buf_puts(out, w->d->open);
+		if (w->d->opened && !matcher_put(m, w->d->opened, strlen(w->d->opened)))
+			abort();
+	}
 
 	for (uint64_t at = 0; !matcher_whole(m); at++) {
 		char allowed[256], b;
@@ -60,7 +141,7 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 		if (rng_bits(seed, at, 6) % 6 == 0) {
 			const char *tag = tags[rng_bits(seed, at, 7) % 3];
 
-			if (matcher_put(m, tag, strlen(tag))) {
+			if (*tag && matcher_put(m, tag, strlen(tag))) {
 				buf_puts(out, tag);
 				continue;
 			}
@@ -91,7 +172,10 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 				b = end[0];
 		}
 		matcher_put(m, &b, 1);
-		buf_putc(out, b);
+		if ((unsigned char)b >= MARK_FIRST)
+			buf_puts(out, w->marks.text[(unsigned char)b - MARK_FIRST]);
+		else
+			buf_putc(out, b);
 		if (at > most) { /* by chance alone some patterns hardly end */
 			matcher_free(m);
 			return false;
@@ -102,14 +186,14 @@ static bool walk(struct grammar *g, uint64_t seed, uint64_t most, struct buf *ou
 }
 
 /* As the server reads it: a list of [name, arguments, malformed]. */
-static void put_calls(const struct json *tools, enum calls_form form, const struct buf *text, struct buf *out)
+static void put_calls(const struct json *tools, const struct way *w, const struct buf *text, struct buf *out)
 {
 	static const struct dialect *const all[] = { [CALLS_JSON] = &dialect_hermes,
 		                                     [CALLS_TAGGED] = &dialect_tagged,
 		                                     [CALLS_LLAMA] = &dialect_llama,
 		                                     [CALLS_PYTHON] = &dialect_python };
-	const struct dialect *const list[] = { all[form], NULL };
-	bool tags = *list[0]->open, ended = true;
+	const struct dialect *const list[] = { w->d ? w->d : all[w->form], NULL };
+	bool tags = !w->d && *list[0]->open, ended = true;
 	struct buf arguments;
 	struct split s;
 	int n = 0;
@@ -160,12 +244,7 @@ int main(void)
 		int64_t walks = 0, seed = 0;
 		const struct json *tools = json_get(j, "tools");
 		struct buf calls;
-		size_t n_form = 0;
-		const char *form = json_str(json_get(j, "form"), &n_form);
-		enum calls_form of = !form || !strcmp(form, "json") ? CALLS_JSON :
-		                     !strcmp(form, "tagged")        ? CALLS_TAGGED :
-		                     !strcmp(form, "llama")         ? CALLS_LLAMA :
-		                                                      CALLS_PYTHON;
+		struct way w = way_of(j);
 		size_t n_rules = 0, n_regex = 0;
 		const char *rules = json_str(json_get(j, "gbnf"), &n_rules),
 			   *regex = json_str(json_get(j, "regex"), &n_regex);
@@ -173,12 +252,15 @@ int main(void)
 		         rules                 ? grammar_compile_gbnf(rules, n_rules, &g, &err) :
 		         regex                 ? grammar_compile_regex(regex, n_regex, &g, &err) :
 		         json_get(j, "choice") ? grammar_compile_choice(json_get(j, "choice"), &g, &err) :
-		         tools                 ? grammar_compile_calls(tools, of, NULL, true, &g, &err) :
-		                                 grammar_compile(json_get(j, "schema"), &g, &err);
+		         tools && w.d ? grammar_compile_spelled(tools, w.d->held, &w.marks, NULL, true, &g, &err) :
+		         tools        ? grammar_compile_calls(tools, w.form, NULL, true, &g, &err) :
+		                        grammar_compile(json_get(j, "schema"), &g, &err);
 
 		buf_init(&calls);
 		buf_init(&out);
-		if (rc) {
+		if (json_get(j, "forms")) {
+			put_forms(&out);
+		} else if (rc) {
 			buf_puts(&out, "{\"error\":");
 			json_put_cstr(&out, err.msg);
 			buf_printf(&out, ",\"code\":\"%s\"}", err_name(rc));
@@ -199,11 +281,11 @@ int main(void)
 
 				buf_init(&text);
 				buf_puts(&out, i ? "," : "");
-				if (walk(g, (uint64_t)(seed * 1000 + i), rules ? 60 : 1500, &text)) {
+				if (walk(g, &w, (uint64_t)(seed * 1000 + i), rules ? 60 : 1500, &text)) {
 					json_put_str(&out, text.p, text.n);
 					buf_puts(&calls, calls.n ? "," : "");
 					if (tools)
-						put_calls(tools, of, &text, &calls);
+						put_calls(tools, &w, &text, &calls);
 				} else {
 					buf_puts(&out, "null");
 				}

@@ -210,4 +210,5 @@ def main():
     return 0 if walks > n and agreed > values // 50 else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

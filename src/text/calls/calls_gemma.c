@@ -281,7 +281,9 @@ static const char *const noise[] = { "<|tool_response>", "<turn|>", NULL };
 static const struct speech gemma = {
 	.think_open = "<|channel>thought", .think_close = "<channel|>", .reopens = true, .noise = noise
 };
-static const struct calls_spelling held = { .spell = SPELL_GEMMA, .head = { "call:" }, .last = "<tool_call|>" };
+static const struct calls_spelling held = {
+	.spell = SPELL_GEMMA, .head = { "call:" }, .last = "<tool_call|>", .quote = quote
+};
 static const char *const marks[] = { quote, call_end, NULL };
 
 const struct dialect dialect_gemma = {

@@ -982,7 +982,7 @@ int grammar_compile_spelled(const struct json *tools, const struct calls_spellin
 	int rc;
 
 	*out = NULL;
-	if (sp->spell == SPELL_GEMMA && !marks->n)
+	if (sp->quote && (!marks->n || strcmp(marks->text[0], sp->quote) != 0))
 		return err_set(err, E_UNSUPPORTED, "the mark of strings is no token of this model");
 	arena_init(&a);
 	own.spelled_end = sp->value_end;

@@ -414,16 +414,17 @@ static const struct dfa *gemma_strings(struct compiler *c, const struct set *s)
 	return c->bare_any;
 }
 
-/* Keys that no schema names. */
+/* Keys that no schema names, with their colons. */
 static const struct dfa *gemma_names(struct compiler *c)
 {
 	enum { NAME_CHARS_MAX = 60 };
 	struct nfa f;
-	int at = 0;
+	int at = 0, end;
 
 	if (c->names)
 		return c->names;
 	nfa_init(&f);
+	end = nfa_state(&f);
 	for (int i = 0; i < NAME_CHARS_MAX; i++) {
 		int to = nfa_state(&f);
 
@@ -433,8 +434,9 @@ static const struct dfa *gemma_names(struct compiler *c)
 		if (i)
 			nfa_bytes(&f, at, '0', '9', to);
 		at = to;
-		nfa_accept(&f, at, 0);
+		nfa_bytes(&f, at, ':', ':', end);
 	}
+	nfa_accept(&f, end, 0);
 	c->names = dfa_from_nfa(&c->b.pool, &f);
 	nfa_fini(&f);
 	return c->names;
@@ -448,7 +450,7 @@ static void put_gemma_key(struct buf *out, const char *p, size_t n)
 		plain &= (p[i] & 0x80) || (p[i] > ' ' && !strchr("{}[],:<\"", p[i]));
 	buf_puts(out, plain ? "" : GEMMA_QUOTE);
 	buf_put(out, p, n);
-	buf_puts(out, plain ? "" : GEMMA_QUOTE);
+	buf_puts(out, plain ? ":" : GEMMA_QUOTE ":");
 }
 
 static int make_object(struct compiler *c, const struct obj_plan *p, struct shape *s, const char *at)
@@ -461,7 +463,7 @@ static int make_object(struct compiler *c, const struct obj_plan *p, struct shap
 	const struct dfa *own, *names, *others = c->gemma ? p->any_name ? gemma_names(c) : NULL : p->names;
 	struct buf text;
 
-	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max) };
+	*s = (struct shape){ .kind = SHAPE_OBJECT, .min = limit(p->min), .max = limit(p->max), .colon = c->gemma };
 	s->node = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->node);
 	s->other = arena_zalloc(&b->pool.a, ((size_t)p->n_other + 1) * sizeof *s->other);
 	s->next_need = arena_zalloc(&b->pool.a, ((size_t)p->n_key + 1) * sizeof *s->next_need);

@@ -65,7 +65,7 @@ struct call_marks {
  * Arguments: SPELL_JSON an object; SPELL_MARKED: key KEY key_end value value_end value_gap ... end, values bare
  * text or JSON as in CALLS_TAGGED, of which bare text has key_end and JSON key_end_json (NULL: the same), and `line` says whether a line
  * break stands before the end of bare text; SPELL_PYTHON: as in CALLS_PYTHON, of which only first, between and last
- * count; SPELL_GEMMA: an object whose strings stand between marks[0], which must be there (else E_UNSUPPORTED). */
+ * count; SPELL_GEMMA: an object whose strings stand between `quote`, which must be marks[0] (else E_UNSUPPORTED). */
 enum calls_spell { SPELL_JSON, SPELL_MARKED, SPELL_PYTHON, SPELL_GEMMA };
 struct calls_spelling {
 	enum calls_spell spell;
@@ -73,6 +73,7 @@ struct calls_spelling {
 	const char *head[4], *behind[16];   /* end with NULL */
 	const char *tail[3];
 	const char *key, *key_end, *key_end_json, *value_end, *value_gap, *end;
+	const char *quote;
 	const char *spelled_end; /* value_end as text, where marks were put into it; set by grammar_compile_spelled */
 	bool line;
 };

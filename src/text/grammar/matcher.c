@@ -477,7 +477,7 @@ void word_end(struct matcher *m, const struct frame *f, int state, struct thread
 		return;
 	}
 	if (!s->tagged) {
-		next.at = place(AT_COLON, label);
+		next.at = place(s->colon ? AT_VALUE : AT_COLON, label);
 		put(out, frame_make(m, next));
 		return;
 	}

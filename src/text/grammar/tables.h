@@ -21,6 +21,7 @@ struct shape {
 	const struct dfa *d; /* a word's bytes; an object's keys: labels [0, n_prop) are its properties, those
 	                                 * above are values of `other` */
 	bool counted;        /* a string of any characters */
+	bool colon; /* an object's keys end with their colon: a bare key is over where one stands, and not before */
 	/* An object as tagged calls have it: d spells <parameter=KEY> and a line break
 	 * for property i (label i), and the end (label n_node).  A value is one of
 	 * node[i], in JSON, or of bare[i], text with its end; -1: none. */
