@@ -1,5 +1,6 @@
-/* test_device.c - a device that fails in any of its calls: no wrong token or row of logits goes out, every request ends with
- * E_DEVICE and a message, requests after it too, and the books of the caches are whole.
+/* test_device.c - a device that fails in one of its calls: no wrong token or row of logits goes out, every request ends with
+ * E_DEVICE and a message, requests after it too, and the books of the caches are whole.  Tried for each of the first 40
+ * calls, then for one of 7, of 29 under WEFT_TEST_QUICK.
  *
  *     test_device FOLDER... */
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static void test(const char *path)
 	struct run want[SEQS] = { 0 }, got[SEQS] = { 0 }, after[SEQS] = { 0 };
 	struct engine_stats stats;
 	struct rig g;
-	int call = 0;
+	int call = 0, tried = 0, stride = getenv("WEFT_TEST_QUICK") ? 29 : 7;
 
 	rig_open(&g, path);
 	for (int i = 0; i < SEQS; i++)
@@ -99,7 +100,9 @@ static void test(const char *path)
 	rig_close(&g);
 	for (bool failed = true; failed;) {
 		rig_open(&g, path);
-		far_fail(g.be, ++call);
+		call += call < 40 ? 1 : stride;
+		tried++;
+		far_fail(g.be, call);
 		failed = both(&g, got, prompt);
 		for (int i = 0; i < SEQS; i++)
 			judge(&got[i], &want[i], call);
@@ -116,7 +119,7 @@ static void test(const char *path)
 		rig_close(&g);
 	}
 	CHECK(call > 3 * ANSWER, "%d calls", call);
-	printf("%s: the device failed in each of %d calls\n", path, call - 1);
+	printf("%s: the device failed in %d of %d calls\n", path, tried - 1, call - 1);
 	for (int i = 0; i < SEQS; i++) {
 		free(want[i].row);
 		free(got[i].row);
