@@ -10,16 +10,20 @@
 #include <stdio.h>
 
 #include "backend/backend.h"
-#include "backend/device/device.h"
+#include "backend/device/kernel_set.h"
 
 struct check {
 	struct device *dev;
+	struct kernel_set kernels;
 	struct backend *cpu; /* level scalar, or the one asked for */
 	enum cpu_level level;
 	bool small;
 	int shapes, failed;
 	FILE *csv; /* NULL: none */
-	struct dmem held[64];
+	struct {
+		struct dmem m;
+		size_t bytes;
+	} held[64];
 	int n_held;
 };
 
@@ -33,18 +37,26 @@ struct dmem check_up(struct check *c, const void *from, size_t bytes);
 /* Runs a kernel once; ends the program with a message where it cannot. */
 void check_run(struct check *c, const char *module, const char *kernel, int threads, int gx, int gy,
                const struct darg *arg, int n);
-#define ARGS(...) \
-	(const struct darg[]){ __VA_ARGS__ }, (int)(sizeof(struct darg[]){ __VA_ARGS__ } / sizeof(struct darg))
+#define ARGS DARGS
 struct device_kernel *check_kernel(struct check *c, const char *module, const char *kernel, int threads);
 /* Compares n floats at m with want; says what and where they differ. */
 void check_alike(struct check *c, const char *what, const float *want, struct dmem m, size_t n);
-/* Frees what check_up gave. */
+/* Frees what check_up gave; check_back: all but the first n_held. */
 void check_done(struct check *c);
+void check_back(struct check *c, int n_held);
+/* For oclgrind, which takes what a kernel wrote for uninitialised in the next: copies all memory to the host and back after every
+ * launch. */
+void check_settle(struct check *c);
 /* Ends the program where code is not 0. */
 void check_ok(int code, const struct err *err);
 
 void check_rows(struct check *c);
 void check_products(struct check *c);
-void speed_all(struct check *c); /* floors, launches and products, as times */
+void check_attend(struct check *c);
+void check_recur(struct check *c);
+void speed_all(struct check *c);    /* floors, launches and products, as times */
+void speed_layers(struct check *c); /* attention and recurrences */
+void speed_say(struct check *c, const char *what, double value, const char *unit);
+double speed_now(void); /* seconds */
 
 #endif

@@ -1,5 +1,6 @@
 /* check_products.c - kernels/coded.cl and plain.cl, and the quantiser of rows.cl: products and embedded rows of the processor's
  * linear and embed. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 struct product {
 	struct weight w;
 	uint8_t *data;
-	uint16_t *scales, *biases;
+	uint8_t *scales, *biases; /* of a type that goes with the group */
 	float *x, *want;
 	int rows;
 	char what[96];
@@ -85,23 +86,40 @@ static void coded_on_device(struct check *c, struct product *p)
 	free(codes), free(scales);
 }
 
+/* n numbers of a type, their absolute values about 2^exponent. */
+static uint8_t *scales_of(enum dtype type, size_t n, int exponent, uint32_t *seed)
+{
+	uint8_t *to = xmalloc(n * (size_t)dtype_size(type));
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t r = check_random(seed);
+		float f = ldexpf(1.0f + (float)(r & 0xffff) * 0x1p-16f, exponent) * (r >> 31 ? -1.0f : 1.0f);
+		uint16_t h = type == DT_F16 ? float_to_f16(f) : float_to_bf16(f);
+
+		if (type == DT_F32)
+			memcpy(to + 4 * i, &f, 4);
+		else
+			memcpy(to + 2 * i, &h, 2);
+	}
+	return to;
+}
+
 static void coded(struct check *c, int bits, int group, int cols, int outputs, int rows)
 {
 	struct product p = { .rows = rows };
 	size_t bytes = (size_t)outputs * (size_t)cols * (size_t)bits / 8,
 	       groups = (size_t)outputs * (size_t)(cols / group);
 	uint32_t seed = (uint32_t)(bits * cols + rows);
+	enum dtype type = group == 64 ? DT_BF16 : group == 32 ? DT_F16 : DT_F32;
 	struct err err = { 0 };
 
-	p.data = xmalloc(bytes), p.scales = xmalloc(groups * 2), p.biases = xmalloc(groups * 2);
+	p.data = xmalloc(bytes);
 	for (size_t i = 0; i < bytes; i++)
 		p.data[i] = (uint8_t)check_random(&seed);
-	for (size_t i = 0; i < groups; i++) {
-		p.scales[i] = (uint16_t)((check_random(&seed) & 0x807fu) | 0x3b80u);
-		p.biases[i] = (uint16_t)((check_random(&seed) & 0x807fu) | 0x3d00u);
-	}
-	check_ok(weight_coded(&p.w, "w", "affine", bits, group, outputs, cols, p.data, bytes, p.scales, groups * 2,
-	                      p.biases, groups * 2, DT_BF16, &err),
+	p.scales = scales_of(type, groups, -8, &seed), p.biases = scales_of(type, groups, -5, &seed);
+	check_ok(weight_coded(&p.w, "w", "affine", bits, group, outputs, cols, p.data, bytes, p.scales,
+	                      groups * (size_t)dtype_size(type), p.biases, groups * (size_t)dtype_size(type), type,
+	                      &err),
 	         &err);
 	p.x = check_floats((size_t)rows * (size_t)cols, seed),
 	p.want = xmalloc((size_t)rows * (size_t)outputs * sizeof(float));
@@ -146,21 +164,73 @@ static void plain(struct check *c, enum dtype type, int cols, int outputs, int r
 	free(f), free(p.data), free(p.x), free(p.want);
 }
 
+/* A product through finish of rows.cl, with a bias, to its own memory. */
+static struct dmem finished(struct check *c, const float *w, const float *bias, const float *x, int cols, int outputs,
+                            int rows)
+{
+	size_t all = (size_t)rows * (size_t)outputs * sizeof(float);
+	struct dmem made = check_up(c, NULL, all), out = check_up(c, NULL, all);
+
+	check_run(c, "plain", "plain", 256, (outputs + 31) / 32, (rows + 3) / 4,
+	          ARGS(darg_mem(made), darg_mem(check_up(c, w, (size_t)outputs * (size_t)cols * sizeof *w)),
+	               darg_mem(check_up(c, x, (size_t)rows * (size_t)cols * sizeof *x)), darg_int(2),
+	               darg_int(outputs), darg_int(outputs), darg_int(cols), darg_int(rows)));
+	check_run(c, "rows", "finish", 256, (outputs + 255) / 256, rows,
+	          ARGS(darg_mem(out), darg_mem(made), darg_mem(check_up(c, bias, (size_t)outputs * sizeof *bias)),
+	               darg_int(outputs), darg_int(outputs), darg_int(outputs), darg_int(0)));
+	return out;
+}
+
+/* Biases, and the activations that change their factor, which linear alone has. */
+static void activated(struct check *c, enum act kind)
+{
+	enum { COLS = 50, OUTPUTS = 90, ROWS = 3, ALL = ROWS * OUTPUTS };
+	float *w = check_floats(2 * OUTPUTS * COLS, 21), *bias = check_floats(2 * OUTPUTS, 22),
+	      *x = check_floats(ROWS * COLS, 23);
+	float *want = xmalloc(ALL * sizeof *want);
+	struct weight gate, factor;
+	struct linear up = { .w = &factor, .bias = bias + OUTPUTS }, job = {
+		.w = &gate, .out = want, .ld = OUTPUTS, .bias = bias, .up = &up, .act = { kind, 1.702f, 7.0f }
+	};
+	struct pass pass = { .be = c->cpu, .arith = ARITH_FAST, .n_row = ROWS };
+	struct err err = { 0 };
+	struct dmem out, y;
+	char what[64];
+
+	check_ok(weight_plain(&gate, "gate", DT_F32, OUTPUTS, COLS, w, OUTPUTS * COLS * sizeof *w, &err), &err);
+	check_ok(weight_plain(&factor, "factor", DT_F32, OUTPUTS, COLS, w + OUTPUTS * COLS, OUTPUTS * COLS * sizeof *w,
+	                      &err),
+	         &err);
+	c->cpu->ops->linear(&pass, &job, 1, x, ROWS, COLS);
+	out = finished(c, w, bias, x, COLS, OUTPUTS, ROWS);
+	y = finished(c, w + OUTPUTS * COLS, bias + OUTPUTS, x, COLS, OUTPUTS, ROWS);
+	check_run(c, "rows", "gate", 256, (ALL + 255) / 256, 1,
+	          ARGS(darg_mem(out), darg_mem(y), darg_int(ALL), darg_int((int)kind), darg_float(1.702f),
+	               darg_float(7.0f)));
+	snprintf(what, sizeof what, "product with biases and activation %d", (int)kind);
+	check_alike(c, what, want, out, ALL);
+	check_done(c);
+	free(w), free(bias), free(x), free(want);
+}
+
 void check_products(struct check *c)
 {
 	static const int group[] = { 64, 32, 128 };
 
 	for (int bits = 4; bits <= 8; bits += 4)
 		for (int g = 0; g < (c->small ? 1 : 3); g++) {
-			coded(c, bits, group[g], c->small ? 128 : 768, c->small ? 16 : 200, 1);
+			coded(c, bits, group[g], c->small ? 128 : 768, c->small ? 16 : 200, c->small ? 3 : 1);
 			if (c->small)
 				continue;
 			coded(c, bits, group[g], 2560, 80, 3);
 			coded(c, bits, group[g], 256, 64, 8);
 			coded(c, bits, group[g], 384, 130, 70);
 		}
+	activated(c, ACT_NONE);
+	activated(c, ACT_CLAMPED);
+	activated(c, ACT_LIMITED);
 	for (int type = DT_F16; type <= DT_F32; type++) {
-		plain(c, (enum dtype)type, 50, 20, 1);
+		plain(c, (enum dtype)type, 50, 20, 3);
 		if (c->small)
 			continue;
 		plain(c, (enum dtype)type, 1024, 70, 5);

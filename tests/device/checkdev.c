@@ -15,6 +15,8 @@ static const struct {
 } checks[] = {
 	{ "rows", check_rows },
 	{ "products", check_products },
+	{ "attend", check_attend },
+	{ "recur", check_recur },
 };
 
 int main(int argc, char **argv)
@@ -46,11 +48,16 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	code = (!strcmp(argv[1], "cuda") ? cuda_open : opencl_open)(&c.dev, library, index, &err);
 	check_ok(code, &err);
+	c.kernels.dev = c.dev;
+	if (strstr(c.dev->name, "Oclgrind"))
+		check_settle(&c);
 	printf("%s: %s, driver %s, %.1f GB\n", argv[1], c.dev->name, c.dev->driver, (double)c.dev->memory * 1e-9);
 	if (csv && !(c.csv = fopen(csv, "w")))
 		return printf("checkdev: cannot write %s\n", csv), 2;
-	if (speed)
+	if (speed) {
 		speed_all(&c);
+		speed_layers(&c);
+	}
 	for (enum cpu_level level = CPU_SCALAR; level <= CPU_AVX512 && !speed; level++) {
 		if (level != CPU_SCALAR && (c.small || level != CPU_AVX512 || level > cpu_detect()))
 			continue;

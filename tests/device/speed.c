@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-static double now(void)
+double speed_now(void)
 {
 	struct timespec t;
 
@@ -12,7 +12,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void say(struct check *c, const char *what, double value, const char *unit)
+void speed_say(struct check *c, const char *what, double value, const char *unit)
 {
 	printf("%-40s %10.2f %s\n", what, value, unit);
 	if (c->csv)
@@ -27,12 +27,12 @@ static double timed(struct check *c, struct device_kernel *k, int gx, int gy, co
 	struct err err = { 0 };
 
 	for (int round = 0; round < 5; round++) {
-		double t = now();
+		double t = speed_now();
 
 		for (int i = 0; i < launches; i++)
 			check_ok(c->dev->ops->launch(c->dev, k, gx, gy, arg, n, &err), &err);
 		check_ok(c->dev->ops->wait(c->dev, &err), &err);
-		t = (now() - t) / launches;
+		t = (speed_now() - t) / launches;
 		best = t < best ? t : best;
 	}
 	return best;
@@ -46,15 +46,15 @@ static void memory(struct check *c)
 	struct err err = { 0 };
 
 	for (int round = 0; round < 5; round++) {
-		double t = now();
+		double t = speed_now();
 
 		for (int i = 0; i < 4; i++)
 			check_ok(c->dev->ops->copy(c->dev, b, a, bytes, &err), &err);
 		check_ok(c->dev->ops->wait(c->dev, &err), &err);
-		t = (now() - t) / 4;
+		t = (speed_now() - t) / 4;
 		best = t < best ? t : best;
 	}
-	say(c, "memory copied, read and written", 2e-9 * (double)bytes / best, "GB/s");
+	speed_say(c, "memory copied, read and written", 2e-9 * (double)bytes / best, "GB/s");
 	check_done(c);
 }
 
@@ -69,20 +69,20 @@ static void launches(struct check *c)
 	double best = 1e9, t;
 
 	t = timed(c, k, 1, 1, arg, 4, N);
-	say(c, "launch of a small kernel", 1e6 * t, "us");
+	speed_say(c, "launch of a small kernel", 1e6 * t, "us");
 	check_ok(c->dev->ops->record(c->dev, &err), &err);
 	for (int i = 0; i < N; i++)
 		check_ok(c->dev->ops->launch(c->dev, k, 1, 1, arg, 4, &err), &err);
 	check_ok(c->dev->ops->recorded(c->dev, &r, &err), &err);
 	for (int round = 0; round < 10; round++) {
-		t = now();
+		t = speed_now();
 		check_ok(c->dev->ops->play(c->dev, r, &err), &err);
 		check_ok(c->dev->ops->wait(c->dev, &err), &err);
-		t = now() - t;
+		t = speed_now() - t;
 		best = t < best ? t : best;
 	}
 	c->dev->ops->forget(c->dev, r);
-	say(c, "the same of a recording of 300", 1e6 * best / N, "us");
+	speed_say(c, "the same of a recording of 300", 1e6 * best / N, "us");
 	check_done(c);
 }
 
@@ -112,23 +112,23 @@ static void products(struct check *c, int bits)
 		double best = 1e9;
 
 		for (int round = 0; round < 5; round++) {
-			double t = now();
+			double t = speed_now();
 
 			for (int i = 0; i < COPIES; i++)
 				check_ok(c->dev->ops->launch(c->dev, few, outputs / 16, 1, PRODUCT(i, rows), &err),
 				         &err);
 			check_ok(c->dev->ops->wait(c->dev, &err), &err);
-			t = (now() - t) / COPIES;
+			t = (speed_now() - t) / COPIES;
 			best = t < best ? t : best;
 		}
 		snprintf(what, sizeof what, "few, %d bits, %d rows", bits, rows);
-		say(c, what, 1e-9 * (double)(code_bytes + scale_bytes) / best, "GB/s");
+		speed_say(c, what, 1e-9 * (double)(code_bytes + scale_bytes) / best, "GB/s");
 	}
 	for (int rows = 64; rows <= most; rows *= 4) {
 		double t = timed(c, many, outputs / 64, (rows + 63) / 64, PRODUCT(0, rows), 4);
 
 		snprintf(what, sizeof what, "many, %d bits, %d rows", bits, rows);
-		say(c, what, 2e-12 * (double)outputs * (double)cols * (double)rows / t, "TOP/s");
+		speed_say(c, what, 2e-12 * (double)outputs * (double)cols * (double)rows / t, "TOP/s");
 	}
 	check_done(c);
 }

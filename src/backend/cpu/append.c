@@ -1,9 +1,9 @@
 /* append.c - queries, keys and values made ready for attention: normed, rotated, and keys and values written to their
  * pages. */
 #include <assert.h>
-#include <math.h>
 
 #include "backend/cpu/attend.h"
+#include "backend/rope.h"
 
 struct append {
 	struct pass *p;
@@ -25,19 +25,6 @@ struct desk {
 static size_t desk_floats(const struct attn *a)
 {
 	return 2 * (size_t)a->rope.n_freq + (size_t)a->dim;
-}
-
-static void angles(const struct desk *k, const struct rope *r, const struct pass *p, int row)
-{
-	const int32_t plain[] = { p->pos[row], p->pos[row], p->pos[row] };
-	const int32_t *pos = p->rope_pos ? p->rope_pos + 3 * row : plain;
-
-	for (int i = 0; i < r->n_freq; i++) {
-		float angle = (float)pos[r->axis ? r->axis[i] : 0] * r->freq[i];
-
-		k->cos[i] = cosf(angle) * r->mscale;
-		k->sin[i] = sinf(angle) * r->mscale;
-	}
 }
 
 /* Pairs of neighbours, by way of two vectors. */
@@ -74,7 +61,7 @@ static void rotate(const struct append *d, const struct desk *k, float *x)
 static void queries(const struct append *d, const struct desk *k, int r)
 {
 	const struct attn *a = d->a;
-	int bend = a->q_bend_every ? d->p->pos[r] / a->q_bend_every : 0;
+	float bend = q_bend_at(a, d->p->pos[r]);
 
 	for (int h = 0; h < a->heads; h++) {
 		float *q = d->q + (size_t)r * d->q_row + (size_t)h * d->q_head;
@@ -82,8 +69,8 @@ static void queries(const struct append *d, const struct desk *k, int r)
 		if (a->q_norm)
 			d->c->op->norm(q, q, a->dim, a->q_norm, a->eps);
 		rotate(d, k, q);
-		if (bend)
-			d->c->op->scale(q, 1.0f + a->q_bend * logf(1.0f + (float)bend), a->dim);
+		if (bend != 1.0f)
+			d->c->op->scale(q, bend, a->dim);
 		if (d->kv[KV_KEYS].turn)
 			d->kv[KV_KEYS].turn(q, a->dim);
 	}
@@ -134,7 +121,7 @@ static void append_rows(void *ctx, int begin, int end)
 	k.sin = k.cos + d->a->rope.n_freq;
 	k.v = k.sin + d->a->rope.n_freq;
 	for (int r = begin; r < end; r++) {
-		angles(&k, &d->a->rope, d->p, r);
+		rope_angles(k.cos, k.sin, &d->a->rope, d->p, r);
 		queries(d, &k, r);
 		for (int h = 0; h < d->a->heads_kv && d->k; h++)
 			key_and_value(d, &k, r, h);

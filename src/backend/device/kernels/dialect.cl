@@ -44,7 +44,9 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 #define fma1(a, b, c) __builtin_fmaf(a, b, c)
 #define sqrt1(a) __nvvm_sqrt_rn_f(a)
 #else
-#define FN static inline
+/* A function that is not inlined, and whose local memory is always the same array, would get the array's address as a constant
+ * from the compiler: then PoCL lets all of its threads share the array. */
+#define FN static inline __attribute__((always_inline))
 #define TID ((int)get_local_id(0))
 #define BID ((int)get_group_id(0))
 #define BID_Y ((int)get_group_id(1))
@@ -56,7 +58,9 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 #endif
 
 /* SHFL_XOR(v, m, sh, t): the float v of the work-item whose number differs from t = TID by the bit m < 32.  sh is
- * SCRATCH(sh, threads) of the kernel.
+ * SCRATCH(sh, threads) of the kernel, which functions take as SCRATCH_PARAM and are given as SCRATCH_OF(sh).
+ *
+ * dot_u8s8(a, b): the sum of the products of four bytes, of a unsigned, of b signed.
  *
  * mma_u8s8: c[16][8] += a[16][32] b[8][32]', a unsigned, b signed bytes, sums exact.  Lane l, g = l / 4, t = l % 4, has
  * a0 = a[g][4t..], a1 = a[g + 8][4t..], a2 and a3 the same 16 bytes on; b0 = b[g][4t..], b1 16 on; c0, c1 = c[g][2t, 2t + 1],
@@ -64,11 +68,20 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 #define MMA_WORDS (32 * 6)
 #if defined(__NVPTX__)
 #define SCRATCH(name, threads)
+#define SCRATCH_OF(name) 0
+#define SCRATCH_PARAM int sh
 #define SHFL_XOR(v, m, sh, t) \
 	__builtin_astype(__nvvm_shfl_sync_bfly_i32(0xffffffffu, __builtin_astype((float)(v), int), m, 0x1f), float)
 #define MMA_SCRATCH(name, warps)
 #define MMA_OF(name, warp) 0
 #define MMA_PARAM int sh
+FN int dot_u8s8(uint a, uint b)
+{
+	int r;
+
+	__asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0));
+	return r;
+}
 FN void mma_u8s8(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane)
 {
 	__asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -87,6 +100,8 @@ FN float shfl_xor(float v, int m, __local uint *sh, int t)
 	BARRIER();
 	return r;
 }
+#define SCRATCH_OF(name) name
+#define SCRATCH_PARAM __local uint *sh
 #define SHFL_XOR(v, m, sh, t) shfl_xor(v, m, sh, t)
 #define MMA_SCRATCH(name, warps) __local uint name[(warps) * MMA_WORDS]
 #define MMA_OF(name, warp) ((name) + (warp) * MMA_WORDS)

@@ -48,6 +48,22 @@ FN float low_f16(uint v)
 		return as_float1(sign | as_uint1(mul1((float)(int)rest, 0x1p-24f)));
 	return as_float1(sign | (rest + 0x1c000u) << 13);
 }
+/* To the nearest bf16, even if two are; what is not a number stays so. */
+FN uint bf16_of(float f)
+{
+	uint u = as_uint1(f);
+
+	return (u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+}
+/* To the nearest f16, likewise, of a number in [-65504, 65504]. */
+FN uint f16_of(float f)
+{
+	uint u = as_uint1(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+
+	if (a < 0x38800000u) /* below 2^-14: the sum rounds to steps of 2^-24 */
+		return sign | (as_uint1(add1(as_float1(a), 0.5f)) - as_uint1(0.5f));
+	return sign | (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
+}
 FN float exp_bits(float x)
 {
 	float t, p, r;
@@ -114,4 +130,18 @@ FN float gelu_erf_bits(float x)
 FN float tanh_of_double(float y)
 {
 	return sub1(1.0f, div1(2.0f, add1(1.0f, exp_bits(y))));
+}
+/* ln(1 + e^x) = max(x, 0) + ln(1 + t), t = e^-|x|: the series of 2 artanh(t / (2 + t)) to the 15th power. */
+FN float softplus_bits(float x)
+{
+	float t = exp_bits(sub1(0.0f, abs1(x))), s = div1(t, add1(2.0f, t)), s2 = mul1(s, s), sum = 2.0f / 15;
+
+	sum = fma1(sum, s2, 2.0f / 13);
+	sum = fma1(sum, s2, 2.0f / 11);
+	sum = fma1(sum, s2, 2.0f / 9);
+	sum = fma1(sum, s2, 2.0f / 7);
+	sum = fma1(sum, s2, 2.0f / 5);
+	sum = fma1(sum, s2, 2.0f / 3);
+	sum = fma1(sum, s2, 2.0f);
+	return fma1(sum, s, max1(0.0f, x));
 }
