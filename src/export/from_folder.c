@@ -178,7 +178,7 @@ struct item_scales *making_scales(struct making *m, const struct tensor *t)
 
 void making_take(struct making *m, struct source_tensor *to, const struct tensor *t, const char *name)
 {
-	const struct gguf_type *type = gguf_type_named(tensor_type_name(t));
+	const struct gguf_type *type = t->type == DT_OTHER ? NULL : gguf_type_named(tensor_type_name(t));
 	struct item_scales *scales = !t->format && t->type == DT_F8_E4M3 ? making_scales(m, t) : NULL;
 	int n = 0;
 

@@ -176,7 +176,7 @@ static int add_tensor(struct plan *p, struct tensor *t, struct err *err)
 	}
 	it->bytes = t->data;
 	it->n = t->bytes;
-	header_entry(p, t->name, "", dtype_name(t->type), t, last, t->bytes);
+	header_entry(p, t->name, "", tensor_type_name(t), t, last, t->bytes);
 	return 0;
 }
 

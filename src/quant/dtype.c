@@ -8,12 +8,23 @@ static const struct {
 	const char *name;
 	int size;
 } types[DT_COUNT] = {
-	[DT_BOOL] = { "BOOL", 1 },       [DT_U8] = { "U8", 1 },           [DT_I8] = { "I8", 1 },
-	[DT_U16] = { "U16", 2 },         [DT_I16] = { "I16", 2 },         [DT_U32] = { "U32", 4 },
-	[DT_I32] = { "I32", 4 },         [DT_U64] = { "U64", 8 },         [DT_I64] = { "I64", 8 },
-	[DT_F16] = { "F16", 2 },         [DT_BF16] = { "BF16", 2 },       [DT_F32] = { "F32", 4 },
-	[DT_F64] = { "F64", 8 },         [DT_F8_E4M3] = { "F8_E4M3", 1 }, [DT_F8_E5M2] = { "F8_E5M2", 1 },
+	[DT_BOOL] = { "BOOL", 1 },
+	[DT_U8] = { "U8", 1 },
+	[DT_I8] = { "I8", 1 },
+	[DT_U16] = { "U16", 2 },
+	[DT_I16] = { "I16", 2 },
+	[DT_U32] = { "U32", 4 },
+	[DT_I32] = { "I32", 4 },
+	[DT_U64] = { "U64", 8 },
+	[DT_I64] = { "I64", 8 },
+	[DT_F16] = { "F16", 2 },
+	[DT_BF16] = { "BF16", 2 },
+	[DT_F32] = { "F32", 4 },
+	[DT_F64] = { "F64", 8 },
+	[DT_F8_E4M3] = { "F8_E4M3", 1 },
+	[DT_F8_E5M2] = { "F8_E5M2", 1 },
 	[DT_F8_E8M0] = { "F8_E8M0", 1 },
+	[DT_OTHER] = { "another type", 0 },
 };
 
 const char *dtype_name(enum dtype t)
@@ -30,7 +41,7 @@ int dtype_size(enum dtype t)
 
 int dtype_parse(const char *name, enum dtype *out)
 {
-	for (int i = 0; i < DT_COUNT; i++)
+	for (int i = 0; i < DT_OTHER; i++)
 		if (!strcmp(name, types[i].name)) {
 			*out = (enum dtype)i;
 			return 0;

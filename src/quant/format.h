@@ -77,12 +77,13 @@ enum dtype {
 	DT_F8_E4M3,
 	DT_F8_E5M2,
 	DT_F8_E8M0,
+	DT_OTHER, /* of a file: a name that is not known here.  Its elements have no size and are never read */
 	DT_COUNT
 };
 
 const char *dtype_name(enum dtype t);               /* "BF16" */
-int dtype_size(enum dtype t);                       /* bytes per element */
-int dtype_parse(const char *name, enum dtype *out); /* 0 or E_FORMAT */
+int dtype_size(enum dtype t);                       /* bytes per element; 0 of DT_OTHER */
+int dtype_parse(const char *name, enum dtype *out); /* 0, or E_FORMAT: it would be DT_OTHER */
 /* n elements at p (any alignment) to float; F16 BF16 F32 F64 and the F8 only. */
 void dtype_to_float(float *out, const void *p, enum dtype t, size_t n);
 

@@ -193,7 +193,7 @@ static int floats_of(struct adapter_file *f, const struct tensor *t, const float
 
 	if (t->type != DT_F32 && t->type != DT_F16 && t->type != DT_BF16 && t->type != DT_F64)
 		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: is %s; F32, F16 and BF16 are read", t->file, t->name,
-		               dtype_name(t->type));
+		               tensor_type_name(t));
 	*out = to = arena_alloc(&f->arena, size_mul((size_t)t->count, sizeof *to));
 	dtype_to_float(to, t->data, t->type, (size_t)t->count);
 	return 0;

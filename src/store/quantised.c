@@ -202,7 +202,7 @@ static int plain(struct store *st, struct tensor *t, const struct wanted *m, str
 
 	if (!t->format && t->type != DT_F32 && t->type != DT_F16 && t->type != DT_BF16)
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a matrix is read as BF16, F16 or F32", t->file,
-		               t->name, dtype_name(t->type));
+		               t->name, tensor_type_name(t));
 	if (!shape_is(t, m, m->cols))
 		return shape_error(st, t, m, m->cols, err);
 	if ((code = all_rows(t, m, &rows, err)) || (code = store_data(st, t, err)))
@@ -249,7 +249,7 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 
 	if (w->type != DT_U32)
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, coded words are U32", w->file, w->name,
-		               dtype_name(w->type));
+		               tensor_type_name(w));
 	if (m->cols % e->group || (int64_t)m->cols * e->bits % 32)
 		return err_set(err, E_FORMAT, "%s: tensor %s: %d inputs are not whole groups of %d at %d bits", w->file,
 		               w->name, m->cols, e->group, e->bits);
@@ -276,11 +276,11 @@ static int check_coded(const struct store *st, const struct quant_entry *e, cons
 	}
 	if (affine ? s->type != DT_BF16 && s->type != DT_F16 && s->type != DT_F32 : s->type != DT_U8)
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, scales of %s are %s", s->file, s->name,
-		               dtype_name(s->type), e->mode, affine ? "BF16, F16 or F32" : "U8");
+		               tensor_type_name(s), e->mode, affine ? "BF16, F16 or F32" : "U8");
 	if (affine && (!shape_is(b, m, groups) || b->type != s->type))
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s %s, its scales are %s [.., %" PRId64 "]", b->file,
-		               b->name, dtype_name(b->type), shape_text(shape, sizeof shape, b->dim, b->n_dim),
-		               dtype_name(s->type), groups);
+		               b->name, tensor_type_name(b), shape_text(shape, sizeof shape, b->dim, b->n_dim),
+		               tensor_type_name(s), groups);
 	return 0;
 }
 

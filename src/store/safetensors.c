@@ -17,8 +17,6 @@
 static const uint64_t HEADER_MAX = 100000000;
 /* Leaves room in an error line for the path and the numbers. */
 enum { NAME_MAX_BYTES = 200 };
-/* Root, tensor, shape: nothing in a header is nested deeper. */
-enum { HEADER_DEPTH = 4 };
 
 static uint64_t load_u64le(const uint8_t *p)
 {
@@ -134,39 +132,66 @@ static int read_shape(struct tensor *t, const struct json *j, struct err *err)
 	return 0;
 }
 
-static int read_entry(struct tensor *t, const struct json *j, const uint8_t *data, size_t n_data, struct err *err)
+/* The bytes of a tensor with that many between its data_offsets. */
+static int check_bytes(const struct tensor *t, int64_t bytes, struct err *err)
+{
+	char shape[160];
+	int64_t want;
+
+	if (t->type == DT_OTHER) /* how many an element has is not known */
+		return 0;
+	if (!__builtin_mul_overflow(t->count, (int64_t)dtype_size(t->type), &want) && want == bytes)
+		return 0;
+	return err_set(err, E_FORMAT,
+	               "%s: tensor %s: %s %s needs %" PRId64 " x %d bytes, its data_offsets span %" PRId64, t->file,
+	               t->name, tensor_type_name(t), shape_text(shape, sizeof shape, t->dim, t->n_dim), t->count,
+	               dtype_size(t->type), bytes);
+}
+
+/* Of a type that is not known only the name counts, as long as it can be one: the tensor may be one that nothing uses. */
+static int read_type(struct tensor *t, const struct json *j, struct arena *arena, struct err *err)
+{
+	enum { LONGEST = 40 };
+	size_t n = 0;
+	const char *type = json_str(j, &n);
+
+	if (!type || !n || n > LONGEST ||
+	    strspn(type, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != n)
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: unknown dtype %.40s", t->file, t->name,
+		               type ? type : "(none)");
+	if (dtype_parse(type, &t->type)) {
+		t->type = DT_OTHER;
+		t->other = arena_strndup(arena, type, n);
+	}
+	return 0;
+}
+
+static int read_entry(struct tensor *t, const struct json *j, struct arena *arena, const uint8_t *data, size_t n_data,
+                      struct err *err)
 {
 	const struct json *off = json_get(j, "data_offsets");
-	const char *type = json_str(json_get(j, "dtype"), NULL);
-	char shape[160];
-	int64_t begin, end, want;
+	int64_t begin, end;
 	int code;
 
 	if (json_kind(j) != JSON_OBJECT)
 		return err_set(err, E_FORMAT, "%s: tensor %s: its entry is %s, not an object", t->file, t->name,
 		               json_kind_name(json_kind(j)));
-	if (!type || dtype_parse(type, &t->type))
-		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: unknown dtype %.40s", t->file, t->name,
-		               type ? type : "(none)");
-	if ((code = read_shape(t, json_get(j, "shape"), err)))
+	if ((code = read_type(t, json_get(j, "dtype"), arena, err)) ||
+	    (code = read_shape(t, json_get(j, "shape"), err)))
 		return code;
 	if (json_len(off) != 2 || json_to_int(json_at(off, 0), &begin) || json_to_int(json_at(off, 1), &end) ||
 	    begin < 0 || end < begin)
 		return err_set(err, E_FORMAT, "%s: tensor %s: data_offsets are not two rising positions", t->file,
 		               t->name);
-	if (__builtin_mul_overflow(t->count, (int64_t)dtype_size(t->type), &want) || want != end - begin)
-		return err_set(err, E_FORMAT,
-		               "%s: tensor %s: %s %s needs %" PRId64 " x %d bytes, its data_offsets span "
-		               "%" PRId64,
-		               t->file, t->name, type, shape_text(shape, sizeof shape, t->dim, t->n_dim), t->count,
-		               dtype_size(t->type), end - begin);
+	if ((code = check_bytes(t, end - begin, err)))
+		return code;
 	if ((uint64_t)end > n_data)
 		return err_set(err, E_FORMAT,
 		               "%s: tensor %s: ends at byte %" PRId64 " of the data, the file has %zu "
 		               "(truncated?)",
 		               t->file, t->name, end, n_data);
 	t->data = data + begin;
-	t->bytes = (size_t)want;
+	t->bytes = (size_t)(end - begin);
 	t->elements = t->count;
 	return 0;
 }
@@ -224,7 +249,7 @@ static int read_header(struct safetensors *s, const char *path, const uint8_t *p
 		               "%s: header of %" PRIu64 " bytes, the file has %zu after its length "
 		               "(truncated?)",
 		               path, len, n - 8);
-	root = json_parse((const char *)p + 8, (size_t)len, HEADER_DEPTH, err);
+	root = json_parse((const char *)p + 8, (size_t)len, 0, err);
 	if (!root)
 		return err_prefix(err, "%s: header", path);
 	if (json_kind(root) != JSON_OBJECT) {
@@ -245,7 +270,7 @@ static int read_header(struct safetensors *s, const char *path, const uint8_t *p
 			break;
 		t->name = arena_strndup(&s->arena, name, strlen(name));
 		t->file = path;
-		code = read_entry(t, value, p + 8 + len, n - 8 - (size_t)len, err);
+		code = read_entry(t, value, &s->arena, p + 8 + len, n - 8 - (size_t)len, err);
 		s->bytes += t->bytes;
 		s->n++;
 	}

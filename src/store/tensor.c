@@ -39,5 +39,5 @@ char *shape_text(char *buf, size_t cap, const int64_t *dim, int n_dim)
 
 const char *tensor_type_name(const struct tensor *t)
 {
-	return t->format ? t->format : dtype_name(t->type);
+	return t->format ? t->format : t->type == DT_OTHER ? t->other : dtype_name(t->type);
 }

@@ -14,6 +14,7 @@ struct tensor {
 	const char *file;   /* as given to open */
 	const char *origin; /* its name there, if that is another and the elements are as the file has them; or NULL */
 	enum dtype type;    /* of the elements; not read where format is set */
+	const char *other;  /* the name of DT_OTHER in its file */
 	const char *format; /* a number format whose scales lie inside a row's bytes ("q4_k"); NULL: plain elements */
 	int n_dim;          /* 0: a scalar, one element */
 	int64_t dim[TENSOR_DIMS];

@@ -67,8 +67,26 @@ static const struct header_case headers[] = {
 	  "tensor a:|4611686018427387904 x 8" },
 	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, E_LIMIT,
 	  "tensor a:|9 dimensions|8" },
-	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED,
-	  "tensor a:|unknown dtype F4" },
+	/* a type that is not known, which may be used by nothing; its size is not known either */
+	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, 0, "" },
+	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,2]}}", 1, E_FORMAT, "tensor a:|ends at byte 2" },
+	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[1,0]}}", 1, E_FORMAT, "tensor a:|data_offsets" },
+	{ "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"F6\",\"shape\":[2],"
+	  "\"data_offsets\":[1,2]}}",
+	  2, E_FORMAT, "tensor b:|inside tensor a" },
+	{ "{\"a\":{\"dtype\":\"\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED,
+	  "tensor a:|unknown dtype" },
+	{ "{\"a\":{\"dtype\":\"F \\\"4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED,
+	  "tensor a:|unknown dtype F" },
+	{ "{\"a\":{\"dtype\":\"F23456789_123456789_123456789_123456789_1\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1,
+	  E_UNSUPPORTED, "tensor a:|unknown dtype F234" },
+	{ "{\"a\":{\"dtype\":4,\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED, "tensor a:|unknown dtype" },
+	/* metadata is not read, whatever it is */
+	{ "{\"__metadata__\":{\"a\":{\"b\":{\"c\":{\"d\":[[[1]]]}}},\"n\":5},\"a\":{\"dtype\":\"F32\",\"shape\":[],"
+	  "\"data_offsets\":[0,4]}}",
+	  4, 0, "" },
+	{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[[[[[[1]]]]]],\"data_offsets\":[0,4]}}", 4, E_FORMAT,
+	  "tensor a:|dimension 0 is not a count" },
 	{ "{\"a\":{\"shape\":[2],\"data_offsets\":[0,1]}}", 1, E_UNSUPPORTED, "tensor a:|dtype" },
 	{ "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, E_FORMAT, "tensor a:|\"shape\" is missing" },
 	{ "{\"a\":17}", 0, E_FORMAT, "tensor a:|integer" },
@@ -102,6 +120,42 @@ static void test_headers(void **state)
 			safetensors_close(&s);
 		folder_remove(dir);
 	}
+}
+
+/* What is of a type that is not known is named by it, and never read. */
+static void test_other_types(void **state)
+{
+	char *dir = folder_new();
+	const float *floats;
+	const int64_t *ints;
+	struct arena arena;
+	struct weight w;
+	struct err err = { 0 };
+	struct store *st;
+
+	arena_init(&arena);
+	folder_puts(dir, "config.json", "{}");
+	/* Names of GGUF's types are none of safetensors. */
+	folder_put_tensors(dir, "model.safetensors",
+	                   "{\"v\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]},"
+	                   "\"m.weight\":{\"dtype\":\"Q8_0\",\"shape\":[2,32],\"data_offsets\":[2,4]},"
+	                   "\"c.weight\":{\"dtype\":\"F4\",\"shape\":[2,8],\"data_offsets\":[4,5]},"
+	                   "\"c.scales\":{\"dtype\":\"F4\",\"shape\":[2,1],\"data_offsets\":[5,6]},"
+	                   "\"odd\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[6,14]}}",
+	                   14);
+	assert_int_equal(store_open(&st, dir, &err), 0);
+	assert_string_equal(tensor_type_name(store_find(st, "odd")), "C64");
+	assert_int_equal(store_find(st, "odd")->bytes, 8);
+	assert_int_equal(store_floats(st, &arena, "v", 4, 0, &floats, &err), E_FORMAT);
+	assert_says(&err, "model.safetensors|tensor v|is F4");
+	assert_int_equal(store_ints(st, &arena, "v", 4, &ints, &err), E_FORMAT);
+	assert_says(&err, "tensor v|is F4");
+	assert_int_equal(store_weight(st, "m", 2, 32, &w, &err), E_FORMAT);
+	assert_says(&err, "tensor m.weight|is Q8_0");
+	assert_int_not_equal(store_weight(st, "c", 2, 64, &w, &err), 0);
+	store_close(st);
+	arena_fini(&arena);
+	folder_remove(dir);
 }
 
 /* As a clone leaves it where git-lfs has not fetched the file. */
@@ -605,12 +659,19 @@ static void test_floats(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_headers),        cmocka_unit_test(test_short_files),
-		cmocka_unit_test(test_find_and_holes), cmocka_unit_test(test_write_and_read),
-		cmocka_unit_test(test_folder_errors),  cmocka_unit_test(test_folder_forms),
-		cmocka_unit_test(test_hub_cache),      cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_templates),      cmocka_unit_test(test_bad_templates),
-		cmocka_unit_test(test_weights),        cmocka_unit_test(test_weights_against_config),
+		cmocka_unit_test(test_headers),
+		cmocka_unit_test(test_short_files),
+		cmocka_unit_test(test_find_and_holes),
+		cmocka_unit_test(test_write_and_read),
+		cmocka_unit_test(test_folder_errors),
+		cmocka_unit_test(test_folder_forms),
+		cmocka_unit_test(test_hub_cache),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_templates),
+		cmocka_unit_test(test_other_types),
+		cmocka_unit_test(test_bad_templates),
+		cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_weights_against_config),
 		cmocka_unit_test(test_floats),
 	};
 
