@@ -674,7 +674,7 @@ static void doze(struct engine *e)
 	enum { DOZE_NS = 20000000 }; /* 20 ms: what a cancel may take to be seen */
 	struct timespec t;
 
-	clock_gettime(CLOCK_REALTIME, &t);
+	clock_gettime(CLOCK_MONOTONIC, &t);
 	t.tv_nsec += DOZE_NS;
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_nsec -= 1000000000;
@@ -907,6 +907,17 @@ static void engine_free(struct engine *e)
 	free(e);
 }
 
+/* Waits with a limit (doze) go by a clock that never jumps. */
+static void wake_init(pthread_cond_t *wake)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(wake, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
                 struct err *err)
 {
@@ -940,7 +951,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	drafting_init(&e->drafting, opts->seqs_max, opts->n_drafter);
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->wake, NULL);
+	wake_init(&e->wake);
 	pthread_cond_init(&e->answered, NULL);
 	e->inbox_end = &e->inbox;
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);

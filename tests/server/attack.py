@@ -10,6 +10,7 @@ answer that a cold server gives.  Prints a line for each with how often it was t
 Chaos of many clients against a cold lone server is soak.py's, odd values in every field and damaged model folders odd.py's.
 """
 import argparse
+import glob
 import hashlib
 import json
 import os
@@ -361,6 +362,49 @@ class Attack:
                 self.damage(d)
         return asked
 
+    def clocks(self):
+        """The wall clock jumps while answers run and connections wait: answers, connections and kept prefixes stay."""
+        library = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+        if not library:
+            raise SystemExit("no libfaketime: script/packages")
+        body = {"prompt": "The clock in the hall. " * 20, "max_tokens": 600, "ignore_eos": True, "temperature": 0}
+        jumps = ["+400d", "-400d", "+3h", "-2h", "+0"]
+        with tempfile.TemporaryDirectory() as d:
+            now = os.path.join(d, "now")
+
+            def jump(to):
+                with open(now + ".new", "w") as f:
+                    f.write(to + "\n")
+                os.rename(now + ".new", now)
+
+            jump("+0")
+            env = dict(os.environ, LD_PRELOAD=library[0], FAKETIME_TIMESTAMP_FILE=now, FAKETIME_NO_CACHE="1", DONT_FAKE_MONOTONIC="1")
+            s = self.serve("--prompt-cache-dir", os.path.join(d, "kept"), env=env)
+            want = s.post(COMPLETIONS, body).json()["choices"][0]["text"]
+            idle = s.connect()
+            for to in jumps:
+                c = s.connect()
+                c.request("POST", COMPLETIONS, dict(body, stream=True), {"x-request-deadline-ms": 600000})
+                while b"data: " not in c.buf:
+                    c.more()
+                jump(to)
+                got = "".join(e["choices"][0]["text"] for e in c.reply().events() if e["choices"])
+                assert got == want, (to, got, want)
+                c.close()
+                idle.request("POST", COMPLETIONS, body)
+                r = idle.reply().json()
+                assert r["choices"][0]["text"] == want, (to, r)
+                days = round((r["created"] - time.time()) / 86400)
+                assert days == {"+400d": 400, "-400d": -400}.get(to, 0), (to, r["created"])
+            idle.close()
+            s.close()
+            jump("-400d")      # what is kept comes from the future now
+            s = self.serve("--prompt-cache-dir", os.path.join(d, "kept"), env=env)
+            r = s.post(COMPLETIONS, body).json()
+            assert r["choices"][0]["text"] == want and r["usage"]["prompt_tokens_details"]["cached_tokens"], r
+            s.close()
+        return len(jumps) + 1
+
     def damage(self, folder):
         """A few files of a folder flipped, cut, lengthened, exchanged, linked elsewhere or dated far away."""
         files = sorted(p for at, _, names in os.walk(folder) for p in (os.path.join(at, f) for f in names)
@@ -433,6 +477,8 @@ class Attack:
         self.say("shrinking", self.shrinking(), "500 each, /health 503")
         self.say("no_memory", self.no_memory(), "503, and the next is answered")
         self.say("descriptors", self.descriptors(), "a server that answers")
+        if not sanitized(self.args.weft):       # the sanitizer wants to be the first library
+            self.say("clocks", self.clocks(), "the same answers, connections and prefixes")
         self.say("stores", self.stores(2 if QUICK else 4), "the answers of a cold server")
 
     def memory(self, s, before):
