@@ -141,7 +141,9 @@ struct making {
 /* Adds a tool; takes name. */
 static void add_tool(struct making *m, char *name)
 {
-	m->made = xrealloc(m->made, size_mul(m->n + 1, sizeof *m->made));
+	/* Twice the room at each power of two. */
+	if (!(m->n & (m->n - 1)))
+		m->made = xrealloc(m->made, size_mul(m->n ? 2 * m->n : 1, sizeof *m->made));
 	m->made[m->n] = (struct made){ .name = name, .list = m->list };
 	m->out = &m->made[m->n++].text;
 	buf_init(m->out);
