@@ -243,14 +243,14 @@ static void whole_one(struct generation *g, struct buf *out)
 	buf_puts(out, "}\n");
 }
 
-#define FAMILY(name, prefix, reader, writer)                                                             \
+#define FAMILY(name, prefix, reader, writer, none)                                                       \
 	{                                                                                                \
 		.path = name, .id_prefix = prefix, .read = reader, .own_new = own_new, .own_free = free, \
-		.token = token, .end = end, .whole = writer                                              \
+		.token = token, .end = end, .whole = writer, .nothing = none                             \
 	}
-const struct family embed_family = FAMILY("/v1/embeddings", "embd-", read_openai, whole);
-const struct family ollama_embed_family = FAMILY("/api/embed", "ollama-", read_ollama, whole_ollama);
-const struct family ollama_embeddings_family = FAMILY("/api/embeddings", "ollama-", read_ollama, whole_one);
+const struct family embed_family = FAMILY("/v1/embeddings", "embd-", read_openai, whole, NULL);
+const struct family ollama_embed_family = FAMILY("/api/embed", "ollama-", read_ollama, whole_ollama, whole_ollama);
+const struct family ollama_embeddings_family = FAMILY("/api/embeddings", "ollama-", read_ollama, whole_one, whole_one);
 #undef FAMILY
 
 static void prep(struct exchange *x)
@@ -268,26 +268,10 @@ static void prep_ollama_one(struct exchange *x)
 	generation_prep(x, &ollama_embeddings_family);
 }
 
-/* A request without a text is answered at once: the model is loaded. */
-static void ready(struct exchange *x)
-{
-	struct generation *g = x->work;
-	struct buf b;
-
-	if (g->n_prompt) {
-		generation_ready(x);
-		return;
-	}
-	buf_init(&b);
-	g->fam->whole(g, &b);
-	generation_reply(g, &b);
-	buf_fini(&b);
-}
-
-#define API(step)                                                                               \
-	{                                                                                       \
-		.prep = step, .ready = ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                          \
+#define API(step)                                                                                          \
+	{                                                                                                  \
+		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
+		.abandon = generation_abandon, .stop = generation_stop                                     \
 	}
 const struct api embeddings_api = API(prep);
 const struct api ollama_embed_api = API(prep_ollama);

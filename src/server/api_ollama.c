@@ -239,7 +239,7 @@ static bool has_suffix(const struct json *body)
 	return json_str(json_get(body, "suffix"), &n) && n;
 }
 
-/* What a prompt without the template has no place for. */
+/* Copies the fields that need the template, which read_raw refuses or ignores by name. */
 static void put_wishes_of_raw(const struct json *body, struct buf *out)
 {
 	static const char *const names[] = { "system", "images", "think" };
@@ -510,11 +510,18 @@ static void ollama_whole(struct generation *g, struct buf *out)
 	last(g, &g->choice[0], out);
 }
 
+static void nothing(struct generation *g, struct buf *out)
+{
+	put_head(g, out);
+	buf_puts(out, generates(g) ? ",\"response\":\"\"" : ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
+	buf_puts(out, ",\"done\":true,\"done_reason\":\"load\"}\n");
+}
+
 #define FAMILY(name, reader)                                                                                 \
 	{                                                                                                    \
 		.path = name, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = reader, \
 		.open = chat_open, .token = chat_token, .end = chat_end, .delta = delta, .last = last,       \
-		.close = close_stream, .error = error, .whole = ollama_whole                                 \
+		.close = close_stream, .error = error, .whole = ollama_whole, .nothing = nothing             \
 	}
 const struct family ollama_chat_family = FAMILY("/api/chat", read_talk);
 const struct family ollama_generate_family = FAMILY("/api/generate", read_generate);
@@ -530,28 +537,10 @@ static void prep_generate(struct exchange *x)
 	generation_prep(x, &ollama_generate_family);
 }
 
-/* Answers a request without a prompt at once: the model is loaded. */
-static void ready(struct exchange *x)
-{
-	struct generation *g = x->work;
-	struct buf b;
-
-	if (g->n_prompt) {
-		generation_ready(x);
-		return;
-	}
-	buf_init(&b);
-	put_head(g, &b);
-	buf_puts(&b, generates(g) ? ",\"response\":\"\"" : ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
-	buf_puts(&b, ",\"done\":true,\"done_reason\":\"load\"}\n");
-	generation_reply(g, &b);
-	buf_fini(&b);
-}
-
-#define API(step)                                                                               \
-	{                                                                                       \
-		.prep = step, .ready = ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                          \
+#define API(step)                                                                                          \
+	{                                                                                                  \
+		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
+		.abandon = generation_abandon, .stop = generation_stop                                     \
 	}
 const struct api ollama_chat_api = API(prep_talk);
 const struct api ollama_generate_api = API(prep_generate);

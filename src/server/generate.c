@@ -56,6 +56,11 @@ void generation_prompts(struct generation *g, int n)
 		tokens_init(&g->prompt[i]);
 }
 
+static const char *prompt_called(const struct generation *g)
+{
+	return g->prompt_field ? g->prompt_field : "the prompt";
+}
+
 /* The words that clients look for, to make a history shorter, are in it: "prompt is too
  * long", "maximum context length". */
 static int too_long(const struct generation *g, struct problem *p, const char *about, size_t n)
@@ -66,10 +71,9 @@ static int too_long(const struct generation *g, struct problem *p, const char *a
 		snprintf(most, sizeof most, "up to %lld", (long long)g->params.max_tokens);
 	return problem_set(
 		p, 400, "context_length_exceeded", NULL,
-		"%s%s is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
+		"%s is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
 		" %d tokens, the answer included",
-		g->prompt_field ? "" : "the ", g->prompt_field ? g->prompt_field : "prompt", about, n, most,
-		g->served->ctx_max);
+		prompt_called(g), about, n, most, g->served->ctx_max);
 }
 
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
@@ -97,7 +101,7 @@ static int check_prompts(struct generation *g, struct problem *p)
 	for (int i = 0; i < g->n_prompt && !g->fam->any_length; i++) {
 		if (!g->prompt[i].n)
 			return problem_set(p, 400, "invalid_prompt", g->prompt_field ? g->prompt_field : "prompt",
-			                   "%s is empty", g->prompt_field ? g->prompt_field : "the prompt");
+			                   "%s is empty", prompt_called(g));
 		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
 			return too_long(g, p, "", g->prompt[i].n);
 	}
@@ -385,11 +389,25 @@ void choice_open(struct generation *g, struct choice *c)
 		g->fam->open(g, c);
 }
 
+static void answer_nothing(struct generation *g)
+{
+	struct buf b;
+
+	buf_init(&b);
+	g->fam->nothing(g, &b);
+	generation_reply(g, &b);
+	buf_fini(&b);
+}
+
 void generation_ready(struct exchange *x)
 {
 	struct generation *g = x->work;
 	struct problem p;
 
+	if (!g->n_prompt && g->fam->nothing) {
+		answer_nothing(g);
+		return;
+	}
 	g->n_choice = g->n_prompt * g->params.n;
 	g->choice = xcalloc((size_t)g->n_choice, sizeof *g->choice);
 	for (int i = 0; i < g->n_choice; i++) {

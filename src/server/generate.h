@@ -87,6 +87,9 @@ struct family {
 	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
 	/* Not streams: the whole body. */
 	void (*whole)(struct generation *g, struct buf *out);
+	/* The whole reply to a request without a prompt, which only asks that the model is loaded.  NULL: every request of the
+	 * family has a prompt. */
+	void (*nothing)(struct generation *g, struct buf *out);
 };
 
 struct generation {
