@@ -151,9 +151,8 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 	if (!(body = body_parse(bytes, n, p)))
 		return p->status;
 	is_chat = json_kind(json_get(body, "messages")) != JSON_NULL;
-	json_free(body);
 	generation_prompts(g, 1);
-	if (!(g->body = body_read(bytes, n, is_chat ? chat : text, &g->params.warnings, p)))
+	if (!(g->body = body_check(body, is_chat ? chat : text, &g->params.warnings, p)))
 		return p->status;
 	if ((r = model_read(g, g->body, p)) || (r = field_bool(g->body, "with_pieces", &own->pieces, p)) ||
 	    (r = field_bool(g->body, "return_token_strs", &own->strings, p)))

@@ -341,8 +341,11 @@ struct json *body_read(const char *bytes, size_t n, const struct field *const *t
 {
 	struct json *body = body_parse(bytes, n, p);
 
-	if (!body)
-		return NULL;
+	return body ? body_check(body, tables, w, p) : NULL;
+}
+
+struct json *body_check(struct json *body, const struct field *const *tables, struct warnings *w, struct problem *p)
+{
 	body = rename_synonyms(body, tables, w);
 	if (fields_check(body, NULL, tables, w, p)) {
 		json_free(body);

@@ -53,7 +53,7 @@ struct field {
 		name, NULL, NULL, FIELD_HONOURED, (kinds) \
 	}
 
-/* What other servers call the limit of an answer's tokens, which an API knows under one name of its own. */
+/* Names that other servers have for the limit of an answer's tokens; `name` is the API's own. */
 #define OTHER_LIMITS(name) SYNONYM("max_new_tokens", name), SYNONYM("num_predict", name), SYNONYM("n_predict", name)
 
 /* Warnings that a reply carries about its request: names of fields, separated by ", ". */
@@ -65,8 +65,8 @@ struct warnings {
 void warnings_init(struct warnings *w);
 void warnings_fini(struct warnings *w);
 bool warnings_some(const struct warnings *w);
-/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit to stand in a header; nothing when there
- * are none. */
+/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit to stand in a
+ * header; nothing when there are none. */
 void warnings_put(const struct warnings *w, struct buf *out);
 /* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */
 void warnings_add(struct buf *list, const char *at, const char *name);
@@ -75,9 +75,11 @@ void warnings_add(struct buf *list, const char *at, const char *name);
  * (each ends with name NULL). */
 int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p);
-/* body_parse, synonyms replaced by the names that are read, and fields_check: the object, to be freed with json_free,
- * or NULL with *p filled.  A synonym beside the field's own name, or another synonym of it, with another value is an
- * ignored field. */
+/* Replaces synonyms by the names that are read, and checks the fields.  Takes body, which body_parse made.  Returns the
+ * object, to be freed with json_free, or NULL with *p filled.  A synonym beside the field's own name, or another synonym of
+ * it, with another value is an ignored field. */
+struct json *body_check(struct json *body, const struct field *const *tables, struct warnings *w, struct problem *p);
+/* body_parse and body_check. */
 struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
                        struct problem *p);
 
