@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/allowance.h"
 #include "server/chat.h"
 #include "server/from_anthropic.h"
 #include "server/inside.h"
@@ -155,24 +154,6 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 	return r;
 }
 
-/* A history that another server made shorter, and encrypted, is missing from what the model reads. */
-static void tell_compaction(struct generation *g, const struct json *messages)
-{
-	size_t n;
-
-	for (size_t i = 0; i < json_len(messages); i++) {
-		const struct json *content = json_get(json_at(messages, i), "content");
-
-		for (size_t k = 0; json_kind(content) == JSON_ARRAY && k < json_len(content) && allowance_spend(1);
-		     k++) {
-			const char *type = json_str(json_get(json_at(content, k), "type"), &n);
-
-			if (type && !strcmp(type, "compaction"))
-				warnings_add(&g->params.warnings.ignored, "messages", type);
-		}
-	}
-}
-
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *v;
@@ -190,7 +171,8 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	    (r = anthropic_messages(body, &c->messages, &g->images, p)))
 		return r;
 	v = json_get(body, "messages");
-	tell_compaction(g, v);
+	for (size_t i = 0; i < json_len(v); i++)
+		chat_tell_compaction(g, json_get(json_at(v, i), "content"), "messages");
 	s = json_str(json_get(json_at(v, json_len(v) - 1), "role"), &n);
 	c->go_on = s && !strcmp(s, "assistant");
 	return 0;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/allowance.h"
 #include "server/chat.h"
 #include "server/from_responses.h"
 #include "server/inside.h"
@@ -209,19 +208,6 @@ static void put_input_items(const struct json *input, struct buf *out)
 	}
 }
 
-/* A history that another server made shorter, and encrypted, is missing from what the model reads. */
-static void tell_compaction(struct generation *g, const struct json *input)
-{
-	size_t n;
-
-	for (size_t i = 0; i < json_len(input) && allowance_spend(1); i++) {
-		const char *type = json_str(json_get(json_at(input, i), "type"), &n);
-
-		if (type && !strcmp(type, "compaction"))
-			warnings_add(&g->params.warnings.ignored, "input", type);
-	}
-}
-
 static int read_input(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct responses *own = g->own;
@@ -240,7 +226,7 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 		                   "there is no response \"%.60s\" here, or no longer", id);
 	if ((r = responses_input(json_get(g->body, "input"), &g->images, &own->history, p)))
 		return r;
-	tell_compaction(g, json_get(g->body, "input"));
+	chat_tell_compaction(g, json_get(g->body, "input"), "input");
 	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
 	if (g->params.store)

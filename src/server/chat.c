@@ -5,10 +5,23 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "server/chat_steps.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "text/calls/dialect.h"
+
+void chat_tell_compaction(struct generation *g, const struct json *items, const char *at)
+{
+	size_t n;
+
+	for (size_t i = 0; json_kind(items) == JSON_ARRAY && i < json_len(items) && allowance_spend(1); i++) {
+		const char *type = json_str(json_get(json_at(items, i), "type"), &n);
+
+		if (type && !strcmp(type, "compaction"))
+			warnings_add(&g->params.warnings.ignored, at, type);
+	}
+}
 
 void chat_init(struct chat *c)
 {

@@ -50,6 +50,9 @@ int chat_text(struct generation *g, struct chat *c, struct buf *out, struct prob
 typedef int chat_step(struct generation *g, struct chat *c, struct problem *p);
 int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
               chat_step *make, struct problem *p);
+/* Tells of items of the type "compaction" in an array, or no array, of the field `at`: a history that another server made
+ * shorter, and encrypted, is missing from what the model reads. */
+void chat_tell_compaction(struct generation *g, const struct json *items, const char *at);
 /* The OpenAI API's body: g->body is read into *c and g->params. */
 chat_step chat_read;
 extern const struct field chat_fields[];
