@@ -371,8 +371,10 @@ void server_begin(struct server *s, const struct served *served)
 			s->longest_token = (int)n;
 	}
 	if (served->tmpl) {
-		for (int tools = 0; tools < 2; tools++)
-			roles_try(&s->roles[tools], &s->served, tools);
+		roles_try(&s->roles[0], &s->served, false);
+		s->roles[1] = s->roles[0];
+		if (s->served.tool_tmpl)
+			roles_try(&s->roles[1], &s->served, true);
 		tool_needs_try(&s->tool_needs, &s->served);
 	}
 	workers_open(s, s->opts.prep_threads, s->opts.n_image_host > 0);
