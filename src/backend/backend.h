@@ -62,8 +62,8 @@ struct pass {
 	const int32_t *logit_row; /* [n_logit] rising */
 	float *logits;            /* [n_logit][vocab] backend memory, written by forward */
 
-	/* What operations find of the step's sequences in the caches: the views that kv_append, attend, conv and recur of this
-	 * pass are given, by their addresses.  NULL where there is no such group, or no recurrent state.  model_run sets them. */
+	/* Views of the step's sequences in the caches.  kv_append, attend, conv and recur of this pass name them by these
+	 * addresses.  NULL where there is no such group, or no recurrent state.  model_run sets them. */
 	const struct kv_view *kv[KV_GROUPS];
 	const struct state_view *state;
 	const int32_t (*grid)[2]; /* [n_row] the rows' places on a grid, by which `heads` rotates; NULL: none */
@@ -113,8 +113,8 @@ float *pass_floats(struct pass *p, size_t n);
 /* Begin and end a pass.  Operations that take a pass run between the two, and nothing that the pass names changes there.
  * pass_begin: every table and view of the pass is set and final; all work memory is free afterwards.
  * pass_end: waits until all results are there.
- * Both return 0 or E_DEVICE, with the message in p->be->failed; pass_end also where pass_begin or an operation failed.  What the pass has
- * written is not to be used then, and no later pass of the backend will do. */
+ * Both return 0 or E_DEVICE, with the message in p->be->failed; pass_end also where pass_begin or an operation failed.
+ * The results of the pass are undefined then, and every later pass of the backend fails too. */
 int pass_begin(struct pass *p);
 int pass_end(struct pass *p);
 

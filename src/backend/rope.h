@@ -21,7 +21,7 @@ static inline void rope_angles(float *cosines, float *sines, const struct rope *
 	}
 }
 
-/* What the queries of a row are multiplied with. */
+/* The factor of a row's queries at that position (attn.q_bend). */
 static inline float q_bend_at(const struct attn *a, int pos)
 {
 	int bend = a->q_bend_every ? pos / a->q_bend_every : 0;

@@ -34,7 +34,7 @@ static bool saves(unsigned registers)
 	return (lo & registers) == registers;
 }
 
-/* Tiles are 8 KB of registers that Linux gives only to those who ask. */
+/* Tiles are 8 KB of registers that Linux gives only to processes that ask. */
 static bool tiles_granted(void)
 {
 	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* asm/prctl.h; not in every libc's headers */

@@ -420,7 +420,8 @@ static void finish_all_left(struct engine *e, bool all)
 		finish_left(e, s->run[i], all, now);
 }
 
-/* Whether a file of weights or the backend's device was lost: then results computed since may be wrong and must not be published. */
+/* Whether a file of weights or the backend's device was lost: then results computed since may be wrong and must not be
+ * published. */
 static bool lost(struct engine *e)
 {
 	const char *path = file_lost();

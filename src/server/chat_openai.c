@@ -149,7 +149,7 @@ static int read_logprobs(struct params *a, const struct json *body, struct probl
 	return 0;
 }
 
-/* What is asked of the conversation: all but sampling and log-probabilities. */
+/* Reads the fields of the conversation: all but sampling and log-probabilities. */
 static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *body = g->body, *effort;

@@ -48,7 +48,7 @@ struct api {
 struct route {
 	const char *path;
 	bool prefix;    /* path is the beginning: the rest is x->rest */
-	bool exact;     /* it has no other spelling: who runs the server may close it by a rule of a proxy */
+	bool exact;     /* the path has no other spelling, so that a rule of a proxy can close it */
 	bool post, del; /* POST or DELETE; else GET and HEAD */
 	bool open;      /* needs no API key */
 	enum error_shape shape;

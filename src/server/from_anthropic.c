@@ -53,7 +53,7 @@ static int image(const struct json *block, const char *at, struct buf *out, stru
 	return images_url(im, s, n, where, out, p);
 }
 
-/* What any block may carry beside what it says; it changes nothing. */
+/* Checks cache_control, which any block may have and which changes nothing. */
 static int check_marks(const struct json *block, const char *at, struct problem *p)
 {
 	char where[120];

@@ -27,8 +27,8 @@ void image_hosts_close(struct image_hosts *h);
 
 bool image_host_url(const char *url, size_t n); /* is it one of kind http: or https:? */
 /* The bytes that a URL gives, to be freed, and their number.  E_ARG: the URL is wrong, or its host is not listed; E_LIMIT: too
- * large, or the allowance says no; E_FULL: no memory, or no descriptor; E_IO: the host gives none.  Any thread, under its allowance, which is
- * looked at every few milliseconds. */
+ * large, or the allowance says no; E_FULL: no memory, or no descriptor; E_IO: the host gives none.
+ * Any thread, under its allowance, which is looked at every few milliseconds. */
 int image_host_read(const struct image_hosts *h, const char *url, size_t n, uint8_t **bytes, size_t *n_bytes,
                     struct err *err);
 

@@ -235,7 +235,7 @@ void workers_back(void)
 		pthread_cond_wait(&w->place, &s->lock);
 	l->n_back--;
 	begin_computing(self);
-	/* It may have been the client's share, and not the places, that kept others waiting. */
+	/* There may be a place for another client: this one may have waited for its share alone. */
 	tell_place(w);
 	pthread_mutex_unlock(&s->lock);
 }

@@ -85,7 +85,7 @@ static int read_files(const struct store *st, struct store_templates *t, struct 
 
 /* ---- a member of JSON ---- */
 
-/* Those of a string, or of a list of {name, template}. */
+/* Adds the template of a string, which is the default one, or all templates of a list of {name, template}. */
 static int read_member(const struct json *j, struct store_templates *t, const char *place, struct err *err)
 {
 	bool list = json_kind(j) == JSON_ARRAY;
@@ -114,7 +114,7 @@ static void put_first(struct store_templates *t)
 	*d = first;
 }
 
-/* What t lacks of the member chat_template: all, or a default one. */
+/* Adds templates of the member chat_template: all of them if t is empty, or else the default one if t lacks it. */
 static int read_rest(const struct json *object, struct store_templates *t, const char *place, struct err *err)
 {
 	struct store_templates more = { 0 };

@@ -23,7 +23,7 @@ struct device_attn {
  * floats, bf16, or codes of 8 and 4 bits in groups. */
 bool device_attn_serves(const struct attn *, const struct kv_layer *);
 
-/* What the kernels read of a layer. */
+/* The parts of a layer that the kernels read. */
 struct append_shape append_shape_of(const struct attn *, size_t q_row, size_t q_head, const struct kv_view *,
                                     int layer);
 struct attend_shape attend_shape_of(const struct attn *, size_t q_row, size_t q_head, const struct kv_view *,

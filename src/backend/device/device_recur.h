@@ -1,5 +1,5 @@
-/* device_recur.h - recurrent layers of a step on a device: kernels/conv.cl and kernels/recur.cl, and the tables that they read.  States,
- * tails and tapes lie as backend.h's state_view has them, S in the processor's order. */
+/* device_recur.h - recurrent layers of a step on a device: kernels/conv.cl and kernels/recur.cl, and the tables that they
+ * read.  States, tails and tapes lie as backend.h's state_view has them, S in the processor's order. */
 #ifndef BACKEND_DEVICE_DEVICE_RECUR_H
 #define BACKEND_DEVICE_DEVICE_RECUR_H
 

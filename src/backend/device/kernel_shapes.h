@@ -1,5 +1,5 @@
-/* kernel_shapes.h - what kernels read beside their data, laid out for the host's compiler and for that of kernels alike: integers and
- * floats of 32 bits. */
+/* kernel_shapes.h - the tables that kernels read beside their data, laid out for the host's compiler and for that of
+ * kernels alike: integers and floats of 32 bits. */
 #ifndef BACKEND_DEVICE_KERNEL_SHAPES_H
 #define BACKEND_DEVICE_KERNEL_SHAPES_H
 
@@ -19,7 +19,7 @@ struct kv_shape {
 	int at; /* of head 0, in a page */
 };
 
-/* Keys and values of one layer in their pages, and who attends to them. */
+/* Keys and values of one layer in their pages, and the queries that attend to them. */
 struct attend_shape {
 	int heads, heads_kv, dim;
 	int q_row, q_head; /* floats from row to row, from head to head */
@@ -49,7 +49,7 @@ struct step_item {
 	int tail;       /* rows after which the tail is written; -1: it stays as it is */
 };
 
-/* What the state of an item would be after `row` of its rows is copied; places in blocks of 16 floats. */
+/* A copy of the state of an item as it would be after `row` of its rows; places in blocks of 16 floats. */
 struct step_keep {
 	int item, row, s_block, tail_block;
 };

@@ -33,7 +33,8 @@ void draft_pass_clear(struct draft_pass *p);
  * room, and nothing has changed. */
 int draft_pass_add(struct draft_pass *p, int slot, int pos, const int32_t *tok, int n, bool logits);
 void draft_pass_run(struct draft_pass *p);
-/* The same without the caches, which the caller has begun a step of and settles.  All spans are spoiled if the device fails. */
+/* Computes the rows like draft_pass_run, but leaves the caches to the caller, which begins their step before and settles it
+ * afterwards.  All spans are spoiled if the device fails. */
 void draft_pass_compute(struct draft_pass *p);
 /* The i-th row that wanted logits, to be read once and changed at will; valid until the next call. */
 float *draft_pass_logits(struct draft_pass *p, int i);
