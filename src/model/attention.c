@@ -29,16 +29,19 @@ static void bind_projections(struct binder *b, struct attention *a, const struct
 
 static void bind_norms(struct binder *b, struct attention *a, const struct attention_form *f, const char *at, int layer)
 {
-	int heads = f->norms_whole ? f->op.heads : 1, heads_kv = f->norms_whole ? f->op.heads_kv : 1;
+	bool all = f->norms_whole || f->norms_by_head;
+	int heads = all ? f->op.heads : 1, heads_kv = all ? f->op.heads_kv : 1;
 	const float *q, *k = NULL;
+	const char *end = f->norms_by_head ? "" : ".weight";
 
-	q = bind_floats(b, heads * f->op.dim, f->norm_add, "layers.%d.%s.%s.weight", layer, at,
-	                f->q_norm ? f->q_norm : "q_norm");
+	q = bind_floats(b, heads * f->op.dim, f->norm_add, "layers.%d.%s.%s%s", layer, at,
+	                f->q_norm ? f->q_norm : "q_norm", end);
 	if (!f->no_kv)
-		k = bind_floats(b, heads_kv * f->op.dim, f->norm_add, "layers.%d.%s.%s.weight", layer, at,
-		                f->k_norm ? f->k_norm : "k_norm");
-	*(f->norms_whole ? &a->norm_q : &a->op.q_norm) = q;
-	*(f->norms_whole ? &a->norm_k : &a->op.k_norm) = k;
+		k = bind_floats(b, heads_kv * f->op.dim, f->norm_add, "layers.%d.%s.%s%s", layer, at,
+		                f->k_norm ? f->k_norm : "k_norm", end);
+	a->norms_by_head = f->norms_by_head;
+	*(all ? &a->norm_q : &a->op.q_norm) = q;
+	*(all ? &a->norm_k : &a->op.k_norm) = k;
 }
 
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer)
@@ -59,7 +62,7 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 		a->turn = f->op.rope;
 		a->op.rope.n_freq = 0;
 	}
-	if (f->norms || f->norms_whole)
+	if (f->norms || f->norms_whole || f->norms_by_head)
 		bind_norms(b, a, f, at, layer);
 	if (f->bias_qkv) {
 		a->bias_q = bind_floats(b, f->gated ? 2 * q : q, 0, "layers.%d.%s.q_proj.bias", layer, at);
@@ -104,6 +107,17 @@ static int kv_jobs(struct pass *p, const struct attention *a, struct linear *job
 	return 2;
 }
 
+/* Norms of whole rows, or of each head with a gain of its own; gain NULL: none. */
+static void norm_rows(struct pass *p, const struct attention *a, float *x, int cols, const float *gain)
+{
+	if (gain && a->norms_by_head) {
+		p->be->ops->norm(p, x, x, p->n_row * (cols / a->op.dim), a->op.dim, NULL, a->op.eps);
+		p->be->ops->mul(p, x, gain, 0, 1, p->n_row, cols);
+	} else if (gain) {
+		p->be->ops->norm(p, x, x, p->n_row, cols, gain, a->op.eps);
+	}
+}
+
 /* Rotates queries and keys, whose norms stand behind it. */
 static void turn_before(struct pass *p, const struct attention *a, float *q, float *k)
 {
@@ -130,10 +144,8 @@ void attention_forward(struct pass *p, const struct attention *a, float *out, bo
 	}
 	mixed = pass_floats(p, (size_t)p->n_row * (size_t)a->o.cols);
 	ops->linear(p, in, n_in, h, p->n_row, a->q.cols);
-	if (a->norm_q)
-		ops->norm(p, q, q, p->n_row, a->q.rows, a->norm_q, a->op.eps);
-	if (a->norm_k)
-		ops->norm(p, k, k, p->n_row, a->k.rows, a->norm_k, a->op.eps);
+	norm_rows(p, a, q, a->q.rows, a->norm_q);
+	norm_rows(p, a, k, a->k.rows, a->norm_k);
 	if (a->turn.n_freq)
 		turn_before(p, a, q, k);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);

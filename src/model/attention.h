@@ -8,11 +8,12 @@
 /* Variants of attention that an architecture chooses for a layer. */
 struct attention_form {
 	int hidden;
-	struct attn op;   /* sizes, scale, eps, rope, window; gains and sinks are each layer's own */
-	bool gated;       /* q_proj holds per head dim queries, then dim gates */
-	bool norms;       /* q_norm, k_norm before the rotation, per head */
-	bool norms_whole; /* the same over all heads of a row together */
-	float norm_add;   /* 1 when those are stored without their 1 */
+	struct attn op;     /* sizes, scale, eps, rope, window; gains and sinks are each layer's own */
+	bool gated;         /* q_proj holds per head dim queries, then dim gates */
+	bool norms;         /* q_norm, k_norm before the rotation, per head */
+	bool norms_whole;   /* the same over all heads of a row together */
+	bool norms_by_head; /* per head, with a gain for each: tensors of these names without ".weight" */
+	float norm_add;     /* 1 when those are stored without their 1 */
 	bool bias_qkv, bias_o;
 	bool sinks;
 	bool norms_after; /* norms: behind the rotation, not before it */
@@ -32,7 +33,8 @@ struct attention {
 	struct rope turn;                               /* of norms that stand behind it; n_freq 0: op's rope turns */
 	struct weight q, k, v, o, gate;                 /* k, v, gate: no rows where there are none */
 	const float *bias_q, *bias_k, *bias_v, *bias_o; /* or NULL */
-	const float *norm_q, *norm_k;                   /* of whole rows; or NULL */
+	const float *norm_q, *norm_k;                   /* of whole rows, or of each head apart; or NULL */
+	bool norms_by_head;
 };
 
 /* layers.N.self_attn.* */

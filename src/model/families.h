@@ -10,6 +10,9 @@ extern const struct model_ops gemma4_ops;      /* gemma4.c: Gemma 4 */
 extern const struct model_ops sigmoid_moe_ops; /* sigmoid_moe.c: GLM-4.5, MiniMax M2 */
 extern const struct model_ops nemotron_h_ops;  /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */
 extern const struct model_ops mamba2_ops;      /* mamba2.c: Mamba-2 */
+extern const struct model_ops mamba1_ops;      /* mamba1.c: Mamba, Falcon-Mamba */
+extern const struct model_ops plamo2_ops;      /* plamo2.c: PLaMo 2 */
+extern const struct model_ops bamba_ops;       /* bamba.c: Bamba */
 extern const struct model_ops granite_h_ops;   /* granite_h.c: Granite 4, hybrid and dense */
 extern const struct model_ops falcon_h1_ops;   /* falcon_h1.c: Falcon-H1 */
 extern const struct model_ops lfm2_ops;        /* lfm2.c: LFM2, dense and MoE */

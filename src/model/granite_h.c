@@ -21,23 +21,6 @@ struct plan {
 	bool tied;
 };
 
-static void read_mamba(struct stack *s, struct conf *c, struct plan *p)
-{
-	struct mamba_form *f = &p->mamba;
-	int heads = conf_int(c, "mamba_n_heads", 1, CONF_HEADS_MAX);
-	int inner = conf_int_or(c, "mamba_expand", 2, 1, 64) * s->m.shape.hidden;
-
-	mamba_sizes(f, c, heads, conf_int_or(c, "mamba_d_head", inner / heads, 1, CONF_HEAD_DIM_MAX),
-	            conf_int_or(c, "mamba_n_groups", 1, 1, CONF_HEADS_MAX),
-	            conf_int(c, "mamba_d_state", 1, CONF_HEAD_DIM_MAX), conf_int_or(c, "mamba_d_conv", 4, 2, 8));
-	mamba_read_limits(f, c);
-	f->bias = conf_bool_or(c, "mamba_proj_bias", false);
-	f->conv_bias = conf_bool_or(c, "mamba_conv_bias", true);
-	f->norm = true;
-	f->norm_cols = f->shape.heads_v * f->shape.dim_v;
-	f->at = "mamba";
-}
-
 static void read_moe(struct conf *c, struct plan *p)
 {
 	struct moe_form *m = &p->moe;
@@ -82,7 +65,7 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 		conf_fail(c, E_MISSING, "layer_types: missing, and it has no safe default");
 	for (int i = 0; i < h->layers; i++)
 		if (!p->full[i] && !p->mamba.shape.heads_v && !c->code)
-			read_mamba(s, c, p);
+			mamba_read(&p->mamba, c, h->hidden);
 }
 
 /* The MLP for all rows: gate and up in one tensor, or, as mlx has the dense models, each its own. */

@@ -57,6 +57,24 @@ void mamba_read_limits(struct mamba_form *f, struct conf *c)
 	f->dt_max = (float)hi;
 }
 
+void mamba_read(struct mamba_form *f, struct conf *c, int hidden)
+{
+	int heads = conf_int_or(c, "mamba_n_heads", 128, 1, CONF_HEADS_MAX);
+	int inner = conf_int_or(c, "mamba_expand", 2, 1, 64) * hidden, dim = inner / heads;
+	const char *word = json_str(conf_get(c, "mamba_d_head"), NULL);
+
+	if (!word || strcmp(word, "auto"))
+		dim = conf_int_or(c, "mamba_d_head", dim, 1, CONF_HEAD_DIM_MAX);
+	mamba_sizes(f, c, heads, dim, conf_int_or(c, "mamba_n_groups", 1, 1, CONF_HEADS_MAX),
+	            conf_int(c, "mamba_d_state", 1, CONF_HEAD_DIM_MAX), conf_int_or(c, "mamba_d_conv", 4, 2, 8));
+	mamba_read_limits(f, c);
+	f->bias = conf_bool_or(c, "mamba_proj_bias", false);
+	f->conv_bias = conf_bool_or(c, "mamba_conv_bias", true);
+	f->norm = true;
+	f->norm_cols = f->shape.heads_v * f->shape.dim_v;
+	f->at = "mamba";
+}
+
 const float *mamba_conv(struct binder *b, const float *w, int channels, int width, const float *scale)
 {
 	float *t;

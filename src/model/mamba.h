@@ -24,6 +24,8 @@ struct mamba_form {
 void mamba_sizes(struct mamba_form *f, struct conf *c, int heads, int head_dim, int groups, int states, int conv_width);
 /* time_step_limit, by default (0, infinity). */
 void mamba_read_limits(struct mamba_form *f, struct conf *c);
+/* The form by the keys of Granite 4 and Bamba, whose norm goes over the whole width. */
+void mamba_read(struct mamba_form *f, struct conf *c, int hidden);
 /* Adds the block, which takes the next layer of the state's cache. */
 struct block *stack_add_mamba(struct stack *s, struct binder *b, const struct mamba_form *f, const float *norm,
                               int layer);

@@ -219,6 +219,10 @@ const char *const golden_family[] = {
 	"bailing_moe",
 	"kimi_k25",
 	"mistral4",
+	"mamba",
+	"falcon_mamba",
+	"bamba",
+	"plamo2",
 	NULL,
 };
 
