@@ -11,7 +11,7 @@
  *
  * The weights' bytes are read whole the first time; o->disk_dir remembers which
  * files had which (file "weights"), by everything that the system changes when a file
- * changes.  docs/prefix-disk.md has the reasons. */
+ * changes.  docs/prefix-store.md has the reasons. */
 int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err);
 
 /* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */

@@ -52,7 +52,7 @@ struct engine_opts {
 	uint64_t verify_seed;
 	size_t park_bytes; /* budget of preempted sequences' memory outside the page pool; 0: compute again */
 	/* Kept prefixes on disk; NULL: none.  model: of everything that they are a function
-	 * of, beside their tokens (docs/prefix-disk.md). */
+	 * of, beside their tokens (docs/prefix-store.md). */
 	const char *disk_dir;
 	uint64_t disk_bytes; /* budget of the folder */
 	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */

@@ -4,7 +4,7 @@
  * another order or written as other numbers of the same value, blanks around the
  * content gone or added, members null or left out, thinking stripped or empty.  A
  * message of the assistant that is, as data, an answer that this server gave to
- * exactly this history is taken as what it was (docs/turn-replay.md says what is
+ * exactly this history is taken as what it was (docs/prefix-store.md says what is
  * put in the place of what, and how to turn it off). */
 #ifndef SERVER_PAST_H
 #define SERVER_PAST_H
