@@ -70,7 +70,7 @@ struct pass {
 	const int32_t *pick;      /* [n_pick] what `gather` is given, or a part of it, where that is not logit_row */
 	int n_pick;
 
-	/* Rows that bring their own vectors (docs/rows.md): an embedding, and what is added to the residual stream after the
+	/* Rows that bring their own vectors (docs/images.md): an embedding, and what is added to the residual stream after the
 	 * first layers of some families.  Host memory, brought_cols floats each. */
 	const float *const *brought; /* [n_brought] */
 	int n_brought, brought_cols;

@@ -1,4 +1,4 @@
-/* brought.h - the rows of a request that bring their own vectors (docs/rows.md): where they are in its prompt, their
+/* brought.h - the rows of a request that bring their own vectors (docs/images.md): where they are in its prompt, their
  * rotary positions, what they see, and whether their vectors are there yet.
  *
  * Engine's thread, but where it is said. */

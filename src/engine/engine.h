@@ -105,7 +105,7 @@ struct refusal {
 /* How far a request came. */
 enum request_stage { STAGE_QUEUED, STAGE_PREFILL, STAGE_DECODE, STAGE_PREEMPTED, N_STAGE };
 
-/* Rows of a prompt that bring their own vectors: docs/rows.md. */
+/* Rows of a prompt that bring their own vectors: docs/images.md. */
 struct ask_span {
 	int at, n;           /* prompt[at .. at + n); the ids there are not looked at */
 	struct media *media; /* submit takes a reference of its own */

@@ -3,7 +3,7 @@
  * A media object stands for one image.  Whoever prepares a request makes it from decoded pixels: what is known then is
  * its digest, how many rows it has and how they stand in the prompt.  Its vectors may come later: work() computes them
  * a part at a time on the engine's thread, between steps, and only for a request that has to compute these rows, so a
- * prompt whose image is in a kept prefix runs no tower.  docs/rows.md describes the way of such rows through the
+ * prompt whose image is in a kept prefix runs no tower.  docs/images.md describes the way of such rows through the
  * program.
  *
  * Everything but `vectors`, `sought` and `broken` is constant from the first reference on.  A media object may be shared by several requests. */

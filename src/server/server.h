@@ -22,7 +22,7 @@
 /* Reader of images, for models that take them. */
 struct sight {
 	int32_t placeholder; /* the token that the chat template writes for an image */
-	/* The bytes of an image file to a media object with one reference, of which docs/rows.md tells.  On several workers at
+	/* The bytes of an image file to a media object with one reference, of which docs/images.md tells.  On several workers at
 	 * once, under their allowance.  E_FORMAT: no image, E_LIMIT: too large a one, others as they come. */
 	int (*image)(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
 	void *arg;

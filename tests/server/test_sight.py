@@ -204,7 +204,7 @@ class Sight(unittest.TestCase):
 
     @unittest.skipIf(sanitized(WEFT), "a sanitizer's memory is no program's")
     def test_memory_kept(self):
-        """After 64 large pictures, which are 280 MB of pixels, the server keeps what its budgets say (docs/rows.md)."""
+        """After 64 large pictures, which are 280 MB of pixels, the server keeps what its budgets say (docs/images.md)."""
         def large(k):
             row = bytes([k, 255 - k, 5 * k % 256]) * 1200
             return part(png(1200, 1200, row * 1200, 1))
