@@ -3,7 +3,7 @@
  * cost.  Seconds of it are a day.
  *
  *     traffic             the test: properties that must hold
- *     traffic --table     the figures of docs/scheduling.md
+ *     traffic --table     the figures of bench/notes/scheduling.md
  *
  * All is a function of SEED. */
 #include <math.h>
