@@ -411,7 +411,7 @@ struct stream_opts {
 	void *progress_arg;
 };
 
-/* Tables that stay on disk, of which the rows that a step looks up are read: docs/tables-from-disk.md. */
+/* Tables that stay on disk, of which the rows that a step looks up are read: docs/experts-from-disk.md. */
 struct rows_opts {
 	size_t bytes;                   /* of the buffer that rows are read into; at least that of one row is taken */
 	const struct stream_file *file; /* [n_file] in which the tables lie */

@@ -1,4 +1,4 @@
-/* test_row_tables.c - embed of tables that stay on disk (docs/tables-from-disk.md): the floats of rows in memory, whatever the
+/* test_row_tables.c - embed of tables that stay on disk (docs/experts-from-disk.md): the floats of rows in memory, whatever the
  * buffer, the threads and the way of reading; reads that fail, and files that are cut, changed or replaced. */
 #include <errno.h>
 #include <fcntl.h>

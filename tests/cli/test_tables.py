@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tables on disk (docs/tables-from-disk.md) through the program: the memory plan, answers, a server's figures.
+"""Tables on disk (docs/experts-from-disk.md) through the program: the memory plan, answers, a server's figures.
 
     test_tables.py WEFT MODEL
 

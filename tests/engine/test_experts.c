@@ -1,4 +1,4 @@
-/* Reads of experts and of tables' rows that fail (docs/experts-from-disk.md, docs/tables-from-disk.md): those requests end that
+/* Reads of experts and of tables' rows that fail (docs/experts-from-disk.md): those requests end that
  * needed the expert or the row, with an error that names it; the others' answers are what they are alone, and the next request
  * that needs it reads it again.
  *

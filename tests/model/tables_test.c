@@ -1,4 +1,4 @@
-/* Tables on disk (docs/tables-from-disk.md) against tables in memory, with memcmp: chunks, single tokens, several sequences in
+/* Tables on disk (docs/experts-from-disk.md) against tables in memory, with memcmp: chunks, single tokens, several sequences in
  * one step; buffers of one row and of many; by io_uring and by threads; one thread of arithmetic and two; beside experts that
  * are on disk as well.
  *
