@@ -2,7 +2,8 @@
  *
  *   checkdev opencl|cuda [library=FILE] [device=N] [csv=FILE] [small] [speed] [only=NAME]
  *
- * Exit 0: all alike; 1: some differ; 2: there is no such device, or it failed.  speed: times instead of bits. */
+ * small: one small size of each, also by WEFT_TEST_QUICK in the environment.  speed: times instead of bits.
+ * Exit 0: all alike; 1: some differ; 2: there is no such device, or it failed. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,7 +22,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	struct check c = { 0 };
+	struct check c = { .small = getenv("WEFT_TEST_QUICK") != NULL };
 	const char *library = NULL, *csv = NULL, *only = NULL;
 	int index = 0, speed = 0, code;
 	struct err err = { 0 };
