@@ -130,10 +130,13 @@ enum act {
 	ACT_TANH,
 	ACT_CLAMPED, /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
 	ACT_LIMITED, /* min(g sigmoid(g), limit), times the factor clamped to [-limit, limit] */
+	/* alpha max(g, 0)^2 + limit (e^min(g, 0) - 1 - min(g, 0)) + beta g: xIELU (arXiv 2411.13010) */
+	ACT_XIELU,
 };
 struct activation {
 	enum act kind;
-	float alpha, limit; /* alpha: ACT_CLAMPED's alone; limit: that and ACT_LIMITED's */
+	float alpha, limit; /* alpha: of ACT_CLAMPED and ACT_XIELU; limit: of these and ACT_LIMITED */
+	float beta;         /* ACT_XIELU's alone */
 };
 /* Does it change the factor as well, so that it needs one? */
 static inline bool act_needs_factor(enum act kind)

@@ -8,23 +8,24 @@ static void bind_projections(struct binder *b, struct attention *a, const struct
                              int layer)
 {
 	int dim = f->op.dim, q = f->op.heads * dim * (f->gated ? 2 : 1), kv = f->op.heads_kv * dim;
+	int values = f->op.heads_kv * a->dim_v;
 	struct weight all;
 
 	if (f->fused) {
-		bind_weight(b, &all, q + 2 * kv, f->hidden, "layers.%d.%s.%s", layer, at,
+		bind_weight(b, &all, q + kv + values, f->hidden, "layers.%d.%s.%s", layer, at,
 		            f->qkv_proj ? f->qkv_proj : "qkv_proj");
 		if (b->code)
 			return;
 		a->q = weight_rows(&all, 0, q);
 		a->k = weight_rows(&all, q, kv);
-		a->v = weight_rows(&all, q + kv, kv);
+		a->v = weight_rows(&all, q + kv, values);
 		return;
 	}
 	bind_weight(b, &a->q, q, f->hidden, "layers.%d.%s.q_proj", layer, at);
 	if (!f->no_kv)
 		bind_weight(b, &a->k, kv, f->hidden, "layers.%d.%s.k_proj", layer, at);
 	if (!f->no_kv && !f->v_is_k)
-		bind_weight(b, &a->v, kv, f->hidden, "layers.%d.%s.v_proj", layer, at);
+		bind_weight(b, &a->v, values, f->hidden, "layers.%d.%s.v_proj", layer, at);
 }
 
 static void bind_norms(struct binder *b, struct attention *a, const struct attention_form *f, const char *at, int layer)
@@ -54,10 +55,15 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	a->gated = f->gated;
 	a->v_is_k = f->v_is_k;
 	a->no_kv = f->no_kv;
+	a->dim_v = f->dim_v ? f->dim_v : dim;
+	a->values_scale = f->values_scale;
+	a->gate_by_head = f->gate_by_head;
 	bind_projections(b, a, f, at, layer);
-	bind_weight(b, &a->o, f->hidden, q, "layers.%d.%s.%s", layer, at, f->o_proj ? f->o_proj : "o_proj");
+	bind_weight(b, &a->o, f->hidden, f->op.heads * a->dim_v, "layers.%d.%s.%s", layer, at,
+	            f->o_proj ? f->o_proj : "o_proj");
 	if (f->gate_proj)
-		bind_weight(b, &a->gate, q, f->hidden, "layers.%d.%s.%s", layer, at, f->gate_proj);
+		bind_weight(b, &a->gate, f->gate_by_head ? f->op.heads : q, f->hidden, "layers.%d.%s.%s", layer, at,
+		            f->gate_proj);
 	if (f->norms_after) {
 		a->turn = f->op.rope;
 		a->op.rope.n_freq = 0;
@@ -67,12 +73,13 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	if (f->bias_qkv) {
 		a->bias_q = bind_floats(b, f->gated ? 2 * q : q, 0, "layers.%d.%s.q_proj.bias", layer, at);
 		a->bias_k = bind_floats(b, kv, 0, "layers.%d.%s.k_proj.bias", layer, at);
-		a->bias_v = bind_floats(b, kv, 0, "layers.%d.%s.v_proj.bias", layer, at);
+		a->bias_v = bind_floats(b, f->op.heads_kv * a->dim_v, 0, "layers.%d.%s.v_proj.bias", layer, at);
 	}
 	if (f->bias_o)
 		a->bias_o = bind_floats(b, f->hidden, 0, "layers.%d.%s.o_proj.bias", layer, at);
 	if (f->sinks)
-		a->op.sinks = bind_floats(b, f->op.heads, 0, "layers.%d.%s.sinks", layer, at);
+		a->op.sinks = bind_floats(b, f->op.heads, 0, "layers.%d.%s.%s", layer, at,
+		                          f->sinks_name ? f->sinks_name : "sinks");
 }
 
 int attention_keep(struct model *m, const struct attention_form *f, struct kv_place *out, struct err *err)
@@ -84,27 +91,67 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 	return model_kv_add(m, &g, out, err);
 }
 
+/* Values as they are kept, and what attention gives of them, where those are wider than v and o. */
+static bool widened(const struct attention *a)
+{
+	return a->dim_v != a->op.dim;
+}
+
 size_t attention_floats(const struct attention *a, int n_row)
 {
-	return work_floats_of(n_row, a->q.rows) + 2 * work_floats_of(n_row, a->k.rows) +
-	       work_floats_of(n_row, a->gate.rows) + work_floats_of(n_row, a->o.cols);
+	int heads = a->op.heads * a->op.dim, values = widened(a) ? a->op.heads_kv * a->op.dim : 0;
+
+	return work_floats_of(n_row, a->q.rows) + work_floats_of(n_row, a->k.rows) +
+	       work_floats_of(n_row, a->v_is_k ? 0 : a->v.rows) + work_floats_of(n_row, values) +
+	       work_floats_of(n_row, a->gate.rows) + work_floats_of(n_row, heads) +
+	       work_floats_of(n_row, widened(a) ? a->o.cols : 0);
 }
 
 /* Keys and values to k and v, which alias where the values are the keys; their products join q's. */
 static int kv_jobs(struct pass *p, const struct attention *a, struct linear *job, float **k, float **v)
 {
-	size_t row = (size_t)a->k.rows, n = (size_t)p->n_row * row;
+	size_t row = (size_t)a->k.rows, values = (size_t)a->v.rows, n = (size_t)p->n_row;
 
 	*k = *v = NULL;
 	if (a->no_kv)
 		return 0;
-	*k = *v = pass_floats(p, n);
+	*k = *v = pass_floats(p, n * row);
 	job[0] = (struct linear){ .w = &a->k, .out = *k, .ld = row, .bias = a->bias_k };
 	if (a->v_is_k)
 		return 1;
-	*v = pass_floats(p, n);
-	job[1] = (struct linear){ .w = &a->v, .out = *v, .ld = row, .bias = a->bias_v };
+	*v = pass_floats(p, n * values);
+	job[1] = (struct linear){ .w = &a->v, .out = *v, .ld = values, .bias = a->bias_v };
 	return 2;
+}
+
+/* Values as they are kept. */
+static float *values_kept(struct pass *p, const struct attention *a, float *v)
+{
+	const struct backend_ops *ops = p->be->ops;
+	float *wide;
+
+	if (v && a->values_scale != 0)
+		ops->map(p, v, p->n_row, a->v.rows, a->values_scale, 0);
+	if (!v || !widened(a))
+		return v;
+	wide = pass_floats(p, (size_t)p->n_row * (size_t)(a->op.heads_kv * a->op.dim));
+	ops->heads(p, wide, a->op.dim, v, a->dim_v, p->n_row, a->op.heads_kv, NULL);
+	return wide;
+}
+
+/* What o reads, of what attention gives. */
+static float *mixed_read(struct pass *p, const struct attention *a, float *mixed, float *gate)
+{
+	const struct backend_ops *ops = p->be->ops;
+	float *narrow = mixed;
+
+	if (widened(a)) {
+		narrow = pass_floats(p, (size_t)p->n_row * (size_t)a->o.cols);
+		ops->heads(p, narrow, a->dim_v, mixed, a->op.dim, p->n_row, a->op.heads, NULL);
+	}
+	if (a->gate_by_head)
+		ops->mul(p, narrow, gate, (size_t)a->op.heads, a->dim_v, p->n_row, a->o.cols);
+	return narrow;
 }
 
 /* Norms of whole rows, or of each head with a gain of its own; gain NULL: none. */
@@ -138,18 +185,22 @@ void attention_forward(struct pass *p, const struct attention *a, float *out, bo
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .bias = a->bias_o, .add = add };
 	int n_in = 1 + kv_jobs(p, a, in + 1, &k, &v);
 
-	if (a->gate.rows) { /* lies like the queries */
-		gate = pass_floats(p, (size_t)p->n_row * q_row);
-		in[n_in++] = (struct linear){ .w = &a->gate, .out = gate, .ld = q_row };
+	if (a->gate.rows) { /* lies like the queries, or has a number a head, which is a factor already */
+		gate = pass_floats(p, (size_t)p->n_row * (size_t)a->gate.rows);
+		in[n_in++] = (struct linear){ .w = &a->gate,
+			                      .out = gate,
+			                      .ld = (size_t)a->gate.rows,
+			                      .act.kind = a->gate_by_head ? ACT_SIGMOID : ACT_NONE };
 	}
-	mixed = pass_floats(p, (size_t)p->n_row * (size_t)a->o.cols);
+	mixed = pass_floats(p, (size_t)p->n_row * (size_t)(a->op.heads * a->op.dim));
 	ops->linear(p, in, n_in, h, p->n_row, a->q.cols);
+	v = values_kept(p, a, v);
 	norm_rows(p, a, q, a->q.rows, a->norm_q);
 	norm_rows(p, a, k, a->k.rows, a->norm_k);
 	if (a->turn.n_freq)
 		turn_before(p, a, q, k);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);
-	ops->attend(p, mixed, &a->op, q, gate, q_row, q_head, kv, layer);
-	ops->linear(p, &o, 1, mixed, p->n_row, a->o.cols);
+	ops->attend(p, mixed, &a->op, q, a->gate_by_head ? NULL : gate, q_row, q_head, kv, layer);
+	ops->linear(p, &o, 1, mixed_read(p, a, mixed, gate), p->n_row, a->o.cols);
 	p->work_used = mark;
 }

@@ -16,22 +16,28 @@ struct attention_form {
 	float norm_add;     /* 1 when those are stored without their 1 */
 	bool bias_qkv, bias_o;
 	bool sinks;
-	bool norms_after; /* norms: behind the rotation, not before it */
+	int dim_v;          /* of a head of values, which are kept with zeros up to dim; 0: dim */
+	float values_scale; /* what values are multiplied with; 0: 1 */
+	bool norms_after;   /* norms: behind the rotation, not before it */
 	/* A matrix in the block whose product's sigmoid multiplies what o_proj reads, number by number; NULL: none. */
 	const char *gate_proj;
-	bool fused;     /* qkv_proj in place of q_proj, k_proj, v_proj: their rows in this order */
-	bool v_is_k;    /* no v_proj: the values are what k_proj gives */
-	bool no_kv;     /* no k_proj and v_proj: reads what another layer of the step has written */
-	const char *at; /* the block's name in its layer; NULL: "self_attn" */
-	/* Names in it; NULL: "o_proj", "q_norm", "k_norm", "qkv_proj". */
-	const char *o_proj, *q_norm, *k_norm, *qkv_proj;
+	bool gate_by_head; /* that matrix has a row for each head, whose sigmoid multiplies all numbers of the head */
+	bool fused;        /* qkv_proj in place of q_proj, k_proj, v_proj: their rows in this order */
+	bool v_is_k;       /* no v_proj: the values are what k_proj gives */
+	bool no_kv;        /* no k_proj and v_proj: reads what another layer of the step has written */
+	const char *at;    /* the block's name in its layer; NULL: "self_attn" */
+	/* Names in it; NULL: "o_proj", "q_norm", "k_norm", "qkv_proj", "sinks". */
+	const char *o_proj, *q_norm, *k_norm, *qkv_proj, *sinks_name;
 };
 
 struct attention {
 	struct attn op;
 	bool gated, v_is_k, no_kv;
-	struct rope turn;                               /* of norms that stand behind it; n_freq 0: op's rope turns */
-	struct weight q, k, v, o, gate;                 /* k, v, gate: no rows where there are none */
+	struct rope turn;               /* of norms that stand behind it; n_freq 0: op's rope turns */
+	struct weight q, k, v, o, gate; /* k, v, gate: no rows where there are none */
+	int dim_v;                      /* of a head of v and of what o reads */
+	float values_scale;             /* 0: 1 */
+	bool gate_by_head;
 	const float *bias_q, *bias_k, *bias_v, *bias_o; /* or NULL */
 	const float *norm_q, *norm_k;                   /* of whole rows, or of each head apart; or NULL */
 	bool norms_by_head;

@@ -67,9 +67,9 @@ static void bind_stacks(struct mixture *x, const char *in)
 	for (int i = m->gateless; i < 3; i++) {
 		int rows = i < 2 ? m->inner : x->hidden, cols = i < 2 ? x->hidden : m->inner;
 
-		bind_stack(x->b, to[i], m->experts, rows, cols, "layers.%d.%s%s.%s", x->layer, x->at, in, x->proj[i]);
+		bind_stack(x->b, to[i], m->experts, rows, cols, "layers.%d.%s%s%s", x->layer, x->at, in, x->proj[i]);
 		if (m->bias)
-			*bias[i] = bind_floats(x->b, (int64_t)m->experts * rows, 0, "layers.%d.%s%s.%s.bias", x->layer,
+			*bias[i] = bind_floats(x->b, (int64_t)m->experts * rows, 0, "layers.%d.%s%s%s.bias", x->layer,
 			                       x->at, in, x->proj[i]);
 	}
 }
@@ -95,13 +95,13 @@ static bool has(const struct mixture *x, const char *path)
 
 static void bind_layout(struct mixture *x)
 {
-	static const char *const stacks[] = { "switch_mlp", "experts.switch_glu", "experts" };
+	static const char *const stacks[] = { "switch_mlp.", "experts.switch_glu.", "experts.", "" };
 	static const char *const names[][3] = { { "gate_proj", "up_proj", "down_proj" }, { NULL, "fc1", "fc2" } };
 
 	for (size_t i = 0; i < 3 * (sizeof stacks / sizeof *stacks); i++) {
 		const char *const *proj = i % 3 ? names[i % 3 - 1] : x->proj;
 
-		if (!bind_has(x->b, "layers.%d.%s%s.%s.weight", x->layer, x->at, stacks[i / 3], proj[1]))
+		if (!bind_has(x->b, "layers.%d.%s%s%s.weight", x->layer, x->at, stacks[i / 3], proj[1]))
 			continue;
 		x->proj = proj;
 		bind_stacks(x, stacks[i / 3]);

@@ -1,6 +1,7 @@
 /* ffn.c - see ffn.h. */
 #include "model/ffn.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/work.h"
@@ -18,7 +19,10 @@ struct activation ffn_read_act(struct conf *c, enum act absent)
 		return (struct activation){ .kind = ACT_GELU_TANH };
 	if (!strcmp(name, "relu2"))
 		return (struct activation){ .kind = ACT_RELU2 };
-	conf_fail(c, E_UNSUPPORTED, "%s: \"%.40s\" is not done; only silu, gelu_pytorch_tanh and relu2", key, name);
+	if (!strcmp(name, "xielu"))
+		return (struct activation){ .kind = ACT_XIELU };
+	conf_fail(c, E_UNSUPPORTED, "%s: \"%.40s\" is not done; only silu, gelu_pytorch_tanh, relu2 and xielu", key,
+	          name);
 	return (struct activation){ .kind = ACT_SILU };
 }
 
@@ -57,6 +61,25 @@ static void bind_gate_up(struct binder *b, struct ffn *f, const struct ffn_form 
 	bind_weight(b, &f->up, m->inner, f->hidden, "layers.%d.%s.%s", layer, at, proj[1]);
 }
 
+/* xIELU's numbers, which are tensors of a layer: two of them behind a softplus; beta is part of the second. */
+static void bind_xielu(struct binder *b, struct activation *act, const char *at, int layer)
+{
+	const float *p = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.alpha_p", layer, at);
+	const float *n = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.alpha_n", layer, at);
+	const float *beta = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.beta", layer, at);
+	const float *eps = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.eps", layer, at);
+
+	if (b->code)
+		return;
+	/* Numbers between eps and 0 count as eps, which is less than a rounding of the products makes. */
+	if (!(*eps <= 0 && *eps >= -1e-5f))
+		b->code = err_set(b->err, E_UNSUPPORTED, "%s: layer %d: xIELU's eps is %g; from -1e-5 to 0 is done",
+		                  b->st->dir, layer, (double)*eps);
+	act->alpha = (float)log1p(exp((double)*p));
+	act->limit = (float)((double)*beta + log1p(exp((double)*n)));
+	act->beta = *beta;
+}
+
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ffn_form *m, int layer)
 {
 	static const char *const usual[3] = { "gate_proj", "up_proj", "down_proj" };
@@ -64,6 +87,8 @@ void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ff
 
 	f->hidden = hidden;
 	f->act = m->act;
+	if (m->act.kind == ACT_XIELU)
+		bind_xielu(b, &f->act, at, layer);
 	bind_gate_up(b, f, m, at, proj, layer);
 	bind_weight(b, &f->down, hidden, m->inner, "layers.%d.%s.%s", layer, at, proj[2]);
 	if (!m->bias)

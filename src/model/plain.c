@@ -2,6 +2,7 @@
 #include "model/plain.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,6 +188,10 @@ static void form_layers(struct decoder *d, struct plain_plan *p)
 		bool local = p->all.local[i];
 
 		p->attn[i] = decoder_attention(&p->all, i);
+		if (local && p->windowed) {
+			p->attn[i] = *p->windowed;
+			p->attn[i].op.window = p->all.window;
+		}
 		if (local)
 			p->attn[i].op.rope = p->local;
 		else if (p->of->rotates == ROTATES_LOCAL || (p->of->rotates == ROTATES_WINDOWED && windows))
@@ -260,6 +265,31 @@ static const float *bind_shift(struct binder *b, const struct decoder *d, const 
 	return d->trunk.norm_bias;
 }
 
+static struct activation limited(const struct activation *act, const float *limit, int i)
+{
+	return limit && limit[i] > 0 ? (struct activation){ .kind = ACT_LIMITED, .limit = limit[i] } : *act;
+}
+
+static void bind_ffn(struct binder *b, struct decoder *d, const struct plain_plan *p, int i)
+{
+	struct decoder_layer *y = &d->layer[i];
+	struct ffn_form plain = p->all.ffn;
+	struct moe_form moe = p->all.moe;
+
+	if (moe.experts && !p->dense[i]) {
+		if (p->limit_shared)
+			moe.shared_act = limited(&moe.act, p->limit_shared, i);
+		moe.act = limited(&moe.act, p->limit, i);
+		ffn_bind_moe(b, &y->ffn, d->m.shape.hidden, &moe, i);
+		d->m.shape.layers_moe++;
+		if (p->residual_moe != 0)
+			y->join_ffn.scale = p->residual_moe;
+	} else {
+		plain.act = limited(&plain.act, p->limit_shared, i);
+		ffn_bind_dense(b, &y->ffn, d->m.shape.hidden, &plain, i);
+	}
+}
+
 static void bind_layer(struct binder *b, struct decoder *d, const struct plain_plan *p, int i)
 {
 	static const char *const usual[4] = { "input_layernorm", NULL, "post_attention_layernorm", NULL };
@@ -276,14 +306,7 @@ static void bind_layer(struct binder *b, struct decoder *d, const struct plain_p
 	y->join_attn = (struct join){ bind_gain(b, d, of, norm[1], i), d->eps, p->residual };
 	y->join_ffn = (struct join){ bind_gain(b, d, of, norm[3], i), d->eps, p->residual_ffn };
 	decoder_bind_attention(b, d, &f, i);
-	if (p->all.moe.experts && !p->dense[i]) {
-		ffn_bind_moe(b, &y->ffn, d->m.shape.hidden, &p->all.moe, i);
-		d->m.shape.layers_moe++;
-		if (p->residual_moe != 0)
-			y->join_ffn.scale = p->residual_moe;
-	} else {
-		ffn_bind_dense(b, &y->ffn, d->m.shape.hidden, &p->all.ffn, i);
-	}
+	bind_ffn(b, d, p, i);
 }
 
 /* Divides the columns of lm_head by their lengths, which is to divide what it reads: the last norm's gain. */
@@ -340,6 +363,20 @@ static void bind_trunk(struct binder *b, struct decoder *d, struct conf *c, cons
 		norm_head(b, t);
 }
 
+/* Draft heads have names of their own, or those of layers behind the last. */
+static void ignore_heads(struct store *st, const struct plain *of, int layers)
+{
+	enum { MOST = 8 };
+	char at[64];
+
+	if (of->ignore)
+		store_ignore(st, of->ignore, "draft head: not read by this version");
+	for (int i = layers; i < layers + MOST && of->heads_behind; i++) {
+		snprintf(at, sizeof at, "model.layers.%d.", i);
+		store_ignore(st, at, "draft head: not read by this version");
+	}
+}
+
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct decoder *d = (struct decoder *)m;
@@ -358,8 +395,8 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	m->shape.deep = (int)json_len(json_get(json_get(st->config, "vision_config"), "deepstack_visual_indexes"));
 	if (!b.code)
 		decoder_ignore(st);
-	if (!b.code && p.of->ignore)
-		store_ignore(st, p.of->ignore, "draft head: not read by this version");
+	if (!b.code)
+		ignore_heads(st, p.of, m->shape.layers);
 	return b.code ? b.code : c.code;
 }
 

@@ -19,13 +19,17 @@ struct plain;
 struct plain_plan {
 	const struct plain *of;
 	struct decoder_plan all;
-	struct attention_form *attn;  /* [layers] */
+	struct attention_form *attn;           /* [layers] */
+	const struct attention_form *windowed; /* what layers with a window have; NULL: as all, of->attn */
 	struct rope local;            /* of layers with a window, where the row gives them a rotation of their own */
 	bool *dense;                  /* [layers] without a mixture, where the model has one */
 	bool *upright;                /* [layers] that do not rotate; NULL: the row says which */
 	struct rope *rope;            /* [layers]; NULL: all have one rotation, or those with a window `local` */
 	float residual, residual_ffn; /* r of attention and of the feed-forward block; 0: 1 */
 	float residual_moe;           /* r of mixtures; 0: residual_ffn */
+	/* [layers] Limits of what experts, and of what other feed-forward blocks make of SiLU: ACT_LIMITED; 0: none.
+	 * NULL: none of them. */
+	const float *limit, *limit_shared;
 	bool layer_norm;              /* as the row says, unless the config says otherwise */
 	float embed_scale, logit_cap; /* a; 0: 1.  Of the logits; 0: none */
 	bool inside; /* the config is that of a model inside of a wrapper, which leaves out what is MistralConfig's default */
@@ -89,6 +93,7 @@ struct plain {
 	 * layers' forms are made of it afterwards.  NULL: nothing. */
 	void (*more)(struct plain_plan *p, struct decoder *d, struct conf *c);
 	const char *ignore; /* tensors that begin so are draft heads', which are not read; NULL: none */
+	bool heads_behind;  /* layers behind the last are draft heads, too */
 };
 
 /* The family of that model_type; NULL: no row. */

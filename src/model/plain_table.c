@@ -1,6 +1,7 @@
 /* plain_table.c - the rows of plain.h.  To add a family: its row, its name in plain_arch, and its vectors in
  * tests/model/driver.c. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/plain.h"
@@ -220,6 +221,171 @@ static void read_ling(struct plain_plan *p, struct decoder *d, struct conf *c)
 			conf_fail(c, E_UNSUPPORTED, "%s: true is not done by this version", refused[i]);
 }
 
+static void read_apertus(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	p->all.attn.norms = conf_bool_or(c, "qk_norm", true);
+	if (conf_bool_or(c, "post_norm", false))
+		conf_fail(c, E_UNSUPPORTED, "post_norm: true is not done by this version");
+}
+
+/* A list of 0 and 1 by layer. */
+static void read_flags(struct conf *c, const char *key, int layers, bool *out)
+{
+	const struct json *list = conf_list(c, key);
+	int64_t v = 0;
+
+	for (int i = 0; i < layers && list; i++)
+		if (json_to_int(json_at(list, (size_t)i), &v) || (v != 0 && v != 1))
+			conf_fail(c, E_FORMAT, "%s: entry %d is %.40s, neither 0 nor 1", key, i,
+			          conf_entry(json_at(list, (size_t)i)));
+		else
+			out[i] = v;
+}
+
+/* MiMo: layers with a window have heads, sinks and a rotation of their own, and heads of values are narrower than those of
+ * keys. */
+static void read_mimo(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	int layers = d->m.shape.layers;
+	struct attention_form *all = &p->all.attn, *local = arena_alloc(&d->m.arena, sizeof *local);
+
+	read_flags(c, "hybrid_layer_pattern", layers, p->all.local);
+	if (p->dense && conf_get(c, "moe_layer_freq")) {
+		read_flags(c, "moe_layer_freq", layers, p->dense);
+		for (int i = 0; i < layers; i++)
+			p->dense[i] = !p->dense[i];
+	}
+	p->all.window = conf_int_or(c, "sliding_window", conf_int_or(c, "sliding_window_size", 128, 1, CONF_CTX_MAX), 1,
+	                            CONF_CTX_MAX);
+	all->dim_v = conf_int_or(c, "v_head_dim", all->op.dim, 1, all->op.dim);
+	all->values_scale = (float)conf_double_or(c, "attention_value_scale", 0);
+	*local = *all;
+	local->op.heads = conf_int_or(c, "swa_num_attention_heads", all->op.heads, 1, CONF_HEADS_MAX);
+	local->op.heads_kv = conf_int_or(c, "swa_num_key_value_heads", all->op.heads_kv, 1, CONF_HEADS_MAX);
+	local->dim_v = conf_int_or(c, "swa_v_head_dim", all->dim_v, 1, all->op.dim);
+	local->sinks = conf_bool_or(c, "add_swa_attention_sink_bias", false);
+	all->sinks = conf_bool_or(c, "add_full_attention_sink_bias", false);
+	if (conf_int_or(c, "swa_head_dim", all->op.dim, 1, CONF_HEAD_DIM_MAX) != all->op.dim)
+		conf_fail(c, E_UNSUPPORTED, "swa_head_dim: is not head_dim, which is not done by this version");
+	if (!c->code && local->op.heads % local->op.heads_kv)
+		conf_fail(c, E_FORMAT, "swa_num_attention_heads: %d is not a multiple of swa_num_key_value_heads %d",
+		          local->op.heads, local->op.heads_kv);
+	if (strcmp(conf_str_or(c, "scoring_func", "sigmoid"), "sigmoid"))
+		conf_fail(c, E_UNSUPPORTED, "scoring_func: only sigmoid is done");
+	p->windowed = local;
+}
+
+/* Entry i of a list by layer, or the number that is there instead of a list. */
+static double by_layer(struct conf *c, const char *key, int i, double dflt)
+{
+	const struct json *j = conf_get(c, key), *entry = json_kind(j) == JSON_ARRAY ? json_at(j, (size_t)i) : j;
+	double v = dflt;
+
+	if (entry && json_kind(entry) != JSON_NULL && (json_to_double(entry, &v) || !isfinite(v)))
+		conf_fail(c, E_FORMAT, "%s: entry %d is %.40s, no number", key, i, conf_entry(entry));
+	return v;
+}
+
+/* Is entry i of the list that name? */
+static bool entry_is(const struct json *list, int i, const char *name)
+{
+	const char *s = json_str(json_at(list, (size_t)i), NULL);
+
+	return s && !strcmp(s, name);
+}
+
+static bool list_has(const struct json *list, const char *name)
+{
+	for (int i = 0; i < (int)json_len(list); i++)
+		if (entry_is(list, i, name))
+			return true;
+	return false;
+}
+
+/* Step: a base and a share of a head that rotates for each layer; scaled frequencies where yarn_only_types says. */
+static void read_step_ropes(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const struct json *scaled = conf_list(c, "yarn_only_types");
+	int layers = d->m.shape.layers, ctx = d->m.shape.ctx_max;
+
+	p->rope = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->rope);
+	for (int i = 0; i < layers && !c->code; i++) {
+		struct rotary_defaults r = { .partial = by_layer(c, "partial_rotary_factors", i, 1),
+			                     .given = by_layer(c, "rope_theta", i, 10000) };
+
+		if (!(r.given > 1))
+			conf_fail(c, E_FORMAT, "rope_theta: entry %d, %g, is not above 1", i, r.given);
+		r.unscaled = scaled && !list_has(scaled, p->all.local[i] ? "sliding_attention" : "full_attention");
+		rotary_read(&p->rope[i], c, &r, p->all.attn.op.dim, &ctx, &d->m.vectors);
+	}
+}
+
+/* moe_layers_enum: "3,4,5"; without it all but the first. */
+static void read_step_mixtures(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const char *s = conf_str_or(c, "moe_layers_enum", "");
+	bool said = *s;
+
+	for (int i = 0; i < d->m.shape.layers; i++)
+		p->dense[i] = said || !i;
+	while (*s) {
+		char *end;
+		long at = strtol(s, &end, 10);
+
+		if (end == s || at < 0 || (*end && *end != ',')) {
+			conf_fail(c, E_FORMAT, "moe_layers_enum: \"%.40s\" is no list of layers", s);
+			return;
+		}
+		if (at < d->m.shape.layers)
+			p->dense[at] = false;
+		s = *end ? end + 1 : end;
+	}
+}
+
+static const float *read_limits(struct decoder *d, struct conf *c, const char *key)
+{
+	float *v = arena_zalloc(&d->m.arena, (size_t)d->m.shape.layers * sizeof *v);
+
+	for (int i = 0; i < d->m.shape.layers; i++)
+		v[i] = (float)by_layer(c, key, i, 0);
+	return v;
+}
+
+static void read_step(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	struct attention_form *all = &p->all.attn, *local = arena_alloc(&d->m.arena, sizeof *local);
+	const struct json *types = conf_list(c, "layer_types");
+	struct conf other = *c;
+
+	all->op.heads_kv = conf_int_or(c, "num_attention_groups", all->op.heads_kv, 1, CONF_HEADS_MAX);
+	all->gate_proj = conf_bool_or(c, "use_head_wise_attn_gate", false) ? "g_proj" : NULL;
+	all->norms = conf_bool_or(c, "use_qk_norm", true);
+	*local = *all;
+	other.j = conf_get(c, "attention_other_setting");
+	other.where = "attention_other_setting.";
+	if (other.j) {
+		local->op.heads = conf_int_or(&other, "num_attention_heads", all->op.heads, 1, CONF_HEADS_MAX);
+		local->op.heads_kv = conf_int_or(&other, "num_attention_groups", all->op.heads_kv, 1, CONF_HEADS_MAX);
+		if (conf_int_or(&other, "head_dim", all->op.dim, 1, CONF_HEAD_DIM_MAX) != all->op.dim)
+			conf_fail(&other, E_UNSUPPORTED, "head_dim: is another, which is not done by this version");
+		c->code = c->code ? c->code : other.code;
+	}
+	if (!c->code && (all->op.heads % all->op.heads_kv || local->op.heads % local->op.heads_kv))
+		conf_fail(c, E_FORMAT, "num_attention_groups: does not divide num_attention_heads");
+	p->windowed = local;
+	/* The lists by layer have entries for draft heads, too. */
+	for (int i = 0; i < d->m.shape.layers && types; i++)
+		p->all.local[i] = entry_is(types, i, "sliding_attention");
+	p->all.window = conf_int_or(c, "sliding_window", 512, 1, CONF_CTX_MAX);
+	read_step_ropes(p, d, c);
+	if (p->dense)
+		read_step_mixtures(p, d, c);
+	p->limit = read_limits(d, c, "swiglu_limits");
+	p->limit_shared = read_limits(d, c, "swiglu_limits_shared");
+	if (strcmp(conf_str_or(c, "moe_router_activation", "sigmoid"), "sigmoid"))
+		conf_fail(c, E_UNSUPPORTED, "moe_router_activation: only sigmoid is done");
+}
+
 /* ---- the rows ---- */
 
 /* clang-format off */
@@ -434,6 +600,15 @@ static const struct plain rows[] = {
 	  .bias_mlp = "mlp_bias",
 	  .ffn.gateless = true,
 	  WHOLE(10000) },
+	{ .type = "apertus",
+	  .lack = { .eps = 1e-5 },
+	  .norm = { "attention_layernorm", NULL, "feedforward_layernorm", NULL },
+	  ATTENTION_BIAS,
+	  .bias_mlp = "mlp_bias",
+	  .attn.norms = true,
+	  .ffn.gateless = true,
+	  WHOLE(12e6),
+	  .more = read_apertus },
 	{ .type = "internlm3",
 	  .lack = { .eps = 1e-6 },
 	  .bias_qkv = "qkv_bias",
@@ -473,6 +648,47 @@ static const struct plain rows[] = {
 	               .shared_count = "num_shared_experts",
 	               .dense_first = "num_dense_layers" },
 	  .more = read_afmoe },
+	{ .type = "mimo_v2_flash",
+	  .lack = { .eps = 1e-5, .eps_key = "layernorm_epsilon" },
+	  ATTENTION_BIAS,
+	  .attn.sinks_name = "attention_sink_bias",
+	  .rope = { .theta = 5e6, .partial = 1 },
+	  .local = { .theta = 1e4, .partial = 1, .kind = "sliding_attention", .theta_key = "swa_rope_theta" },
+	  .moe = { .route = ROUTE_SIGMOID,
+	           .select_bias = "gate.e_score_correction_bias",
+	           .normalise = true,
+	           .norm_eps = 1e-20f,
+	           .shared = "shared_experts",
+	           .shared_plain = true },
+	  .experts = { .count = "n_routed_experts",
+	               .used = "num_experts_per_tok",
+	               .inner = "moe_intermediate_size",
+	               .normalise = "norm_topk_prob",
+	               .scale = "routed_scaling_factor",
+	               .groups = "n_group",
+	               .shared_count = "n_shared_experts" },
+	  .more = read_mimo,
+	  .ignore = "model.mtp." },
+	/* Gates of heads; layers with a window have more heads; what SiLU gives is limited, and by how much goes by layer. */
+	{ .type = "step3p5",
+	  .lack = { .eps = 1e-5 },
+	  .attn = { .norms = true, .norm_add = 1, .gate_by_head = true },
+	  .rope = { .given = 10000, .partial = 1, .unscaled = true },
+	  .moe = { .at = "moe",
+	           .route = ROUTE_SIGMOID,
+	           .select_bias = "router_bias",
+	           .normalise = true,
+	           .norm_eps = 1e-20f,
+	           .shared_at = "share_expert",
+	           .shared_plain = true },
+	  .experts = { .count = "moe_num_experts",
+	               .used = "moe_top_k",
+	               .inner = "moe_intermediate_size",
+	               .normalise = "norm_expert_weight",
+	               .scale = "moe_router_scaling_factor",
+	               .shared_width = "share_expert_dim" },
+	  .more = read_step,
+	  .heads_behind = true },
 	/* Windows, a sink in every layer, and a base of the rotation for each. */
 	{ .type = "granite_swa",
 	  .lack = { .tied = true },
@@ -518,7 +734,8 @@ static const struct plain rows[] = {
 	               .dense_inner = "prefix_dense_intermediate_size" },
 	  .logit_scale = "logit_scale",
 	  .logit_scale_or = 0.0625f,
-	  .more = read_command_moe },
+	  .more = read_command_moe,
+	  .heads_behind = true },
 	{ .type = "bailing_moe",
 	  .trunk.embed = "word_embeddings",
 	  .attn = { .fused = true,
@@ -543,18 +760,22 @@ static const struct plain rows[] = {
 	               .shared_each = "moe_shared_expert_intermediate_size",
 	               .dense_first = "first_k_dense_replace" },
 	  .head_norm = "norm_head",
-	  .more = read_ling },
+	  .more = read_ling,
+	  .heads_behind = true },
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const char *const plain_arch[] = {
-	"llama",      "mistral",     "ministral3",     "mistral3",     "mixtral",     "qwen2",      "qwen2_moe",
-	"qwen3",      "qwen3_moe",   "smollm3",        "phi3",         "granite",     "granitemoe", "qwen2_vl",
-	"qwen2_5_vl", "qwen3_vl",    "qwen3_vl_moe",   "llava",        "gemma",       "gemma2",     "gemma3_text",
-	"gemma3",     "gpt_oss",     "olmo2",          "olmo3",        "olmoe",       "glm4",       "cohere2",
-	"seed_oss",   "exaone4",     "ernie4_5",       "ernie4_5_moe", "arcee",       "internlm3",  "hunyuan_v1_dense",
-	"afmoe",      "granite_swa", "granitemoe_swa", "cohere2_moe",  "bailing_moe", NULL,
+	"llama",          "mistral",       "ministral3",  "mistral3",  "mixtral",
+	"qwen2",          "qwen2_moe",     "qwen3",       "qwen3_moe", "smollm3",
+	"phi3",           "granite",       "granitemoe",  "qwen2_vl",  "qwen2_5_vl",
+	"qwen3_vl",       "qwen3_vl_moe",  "llava",       "gemma",     "gemma2",
+	"gemma3_text",    "gemma3",        "gpt_oss",     "olmo2",     "olmo3",
+	"olmoe",          "glm4",          "cohere2",     "seed_oss",  "exaone4",
+	"ernie4_5",       "ernie4_5_moe",  "arcee",       "internlm3", "hunyuan_v1_dense",
+	"apertus",        "mimo_v2_flash", "step3p5",     "afmoe",     "granite_swa",
+	"granitemoe_swa", "cohere2_moe",   "bailing_moe", NULL,
 };
 
 const struct plain *plain_find(const char *type)

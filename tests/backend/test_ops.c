@@ -762,7 +762,7 @@ static void test_exp(enum cpu_level level)
 	      "exp at its ends", level, 0, 0);
 }
 
-static const float LIMIT = 0.7f; /* which the numbers reach */
+static const float LIMIT = 0.7f, BETA = 0.4f; /* the limit is one that the numbers reach */
 
 static double activated(enum act kind, double g)
 {
@@ -776,6 +776,7 @@ static double activated(enum act kind, double g)
 	case ACT_TANH: return tanh(g);
 	case ACT_CLAMPED: return fmin(g, LIMIT) * sigmoid(1.702 * fmin(g, LIMIT));
 	case ACT_LIMITED: return fmin(g * sigmoid(g), LIMIT);
+	case ACT_XIELU: return (double)BETA * g + (g > 0 ? 1.702 * g * g : (double)LIMIT * (expm1(g) - g));
 	case ACT_NONE: break;
 	}
 	return g;
@@ -789,8 +790,8 @@ static void test_gates(enum cpu_level level)
 	struct backend *be = backend_cpu_open(2, level);
 	struct pass p = { .be = be, .n_row = ROWS };
 
-	for (enum act kind = ACT_NONE; kind <= ACT_LIMITED; kind++) {
-		struct activation act = { kind, 1.702f, LIMIT };
+	for (enum act kind = ACT_NONE; kind <= ACT_XIELU; kind++) {
+		struct activation act = { kind, 1.702f, LIMIT, BETA };
 		double worst[2] = { 0, 0 };
 
 		for (int gated = 0; gated < 2; gated++) {

@@ -223,6 +223,9 @@ const char *const golden_family[] = {
 	"falcon_mamba",
 	"bamba",
 	"plamo2",
+	"apertus",
+	"mimo_v2_flash",
+	"step3p5",
 	NULL,
 };
 

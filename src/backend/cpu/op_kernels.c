@@ -118,6 +118,17 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		ABREAST(N) g[v] = v16_mul(g[v], d[v]);
 		ABREAST(N) u[v] = v16_add(v16_max(low, v16_min(high, u[v])), v16_set1(1.0f));
 	}
+	if (kind == ACT_XIELU) {
+		v16 low_part[LANES_ABREAST], high_part[LANES_ABREAST], beta = v16_set1(act->beta);
+
+		ABREAST(N) low_part[v] = v16_min(v16_zero(), g[v]);
+		ABREAST(N) high_part[v] = v16_max(v16_zero(), g[v]);
+		ABREAST(N) d[v] = low_part[v];
+		v16_exps(d, N);
+		ABREAST(N) d[v] = v16_sub(v16_sub(d[v], v16_set1(1.0f)), low_part[v]);
+		ABREAST(N) d[v] = v16_fma(high, d[v], v16_mul(beta, g[v]));
+		ABREAST(N) g[v] = v16_fma(v16_mul(alpha, high_part[v]), high_part[v], d[v]);
+	}
 	if (kind == ACT_LIMITED) {
 		v16_silus(g, N);
 		ABREAST(N) g[v] = v16_min(high, g[v]);
@@ -152,6 +163,7 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
 	case ACT_CLAMPED: gate_as(out, gate, up, n, act, ACT_CLAMPED); break;
 	case ACT_LIMITED: gate_as(out, gate, up, n, act, ACT_LIMITED); break;
+	case ACT_XIELU: gate_as(out, gate, up, n, act, ACT_XIELU); break;
 	}
 }
 
