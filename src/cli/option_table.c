@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
-#include "server/past.h"
+#include "server/server.h"
 
 #define AT(field) offsetof(struct options, field)
 enum { NONE = 0 }; /* no "was set" flag: offset 0 is the model's */

@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "cli/option_table.h"
-#include "server/past.h"
+#include "server/server.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cli/load.h"
 #include "cli/load_image.h"
-#include "server/gate.h"
+#include "server/http/gate.h"
 #include "server/server.h"
 #include "vision/tower.h"
 

@@ -5,7 +5,7 @@
  * most of it was computed before is the engine's business (kept prefixes). */
 #include "cli/load_image.h"
 #include "cli/talk.h"
-#include "server/images.h"
+#include "server/images/images.h"
 #include "vision/pixels/image.h"
 #include "vision/tower.h"
 

@@ -6,19 +6,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/adapters.h"
-#include "server/clients.h"
-#include "server/conn.h"
-#include "server/exchange.h"
-#include "server/gate.h"
-#include "server/grammar_store.h"
-#include "server/images.h"
-#include "server/metrics.h"
-#include "server/response_store.h"
-#include "server/roles.h"
-#include "server/shown_tools.h"
+#include "server/chat/adapters.h"
+#include "server/http/clients.h"
+#include "server/http/conn.h"
+#include "server/http/exchange.h"
+#include "server/http/gate.h"
+#include "server/chat/grammar_store.h"
+#include "server/images/images.h"
+#include "server/http/metrics.h"
+#include "server/api/response_store.h"
+#include "server/chat/roles.h"
+#include "server/chat/shown_tools.h"
 #include "server/server.h"
-#include "server/workers.h"
+#include "server/http/workers.h"
 
 struct event_base;
 struct evconnlistener;

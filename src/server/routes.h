@@ -2,7 +2,7 @@
 #ifndef SERVER_ROUTES_H
 #define SERVER_ROUTES_H
 
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 extern const struct api tokenize_api, detokenize_api, template_api, props_api, tokenizer_info_api;
 extern const struct api ollama_chat_api, ollama_generate_api, ollama_tags_api, ollama_show_api, ollama_version_api,

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "server/chat.h"
+#include "server/chat/chat.h"
 #include "server/inside.h"
 #include "text/grammar/grammar.h"
 

@@ -15,7 +15,6 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "engine/engine.h"
-#include "server/past.h"
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
@@ -76,6 +75,13 @@ static inline const struct template *served_template(const struct served *d, boo
 	return tools && d->tool_tmpl ? d->tool_tmpl : d->tmpl;
 }
 
+/* Which of its earlier answers the server puts back as they were: docs/turn-replay.md. */
+enum turn_replay {
+	REPLAY_OFF,
+	REPLAY_TEXT, /* not the thinking: where the client sent none there is none */
+	REPLAY_ALL,
+};
+
 struct server_opts {
 	const char *host;                /* an address, or unix:/path of a socket */
 	int port;                        /* 0: any free one */
@@ -92,17 +98,17 @@ struct server_opts {
 	int64_t body_max;      /* bytes of one body; beyond it: 413 */
 	int prep_threads;
 	/* Milliseconds. */
-	int head_ms;                  /* from the first byte of a request to the end of its header */
-	int body_ms;                  /* from there to the end of its body */
-	int keep_alive_ms;            /* a stream with nothing to say says so this often; 0: never */
-	int idle_ms;                  /* between two requests of a connection */
-	int stall_ms;                 /* a reader that stops, or stays behind for so long, is cancelled */
-	int grace_ms;                 /* after a signal: how long answers may go on */
-	int stuck_ms;                 /* work and no step for so long: /health says so */
-	bool log_prompts;             /* their text, at level info */
-	enum turn_replay turn_replay; /* see past.h */
-	size_t turn_bytes;            /* of remembered turns */
-	bool drop_volatile;           /* lines of system messages that mean nothing */
+	int head_ms;       /* from the first byte of a request to the end of its header */
+	int body_ms;       /* from there to the end of its body */
+	int keep_alive_ms; /* a stream with nothing to say says so this often; 0: never */
+	int idle_ms;       /* between two requests of a connection */
+	int stall_ms;      /* a reader that stops, or stays behind for so long, is cancelled */
+	int grace_ms;      /* after a signal: how long answers may go on */
+	int stuck_ms;      /* work and no step for so long: /health says so */
+	bool log_prompts;  /* their text, at level info */
+	enum turn_replay turn_replay;
+	size_t turn_bytes;  /* of remembered turns */
+	bool drop_volatile; /* lines of system messages that mean nothing */
 };
 
 void server_opts_default(struct server_opts *o);

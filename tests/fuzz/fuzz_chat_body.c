@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/generate.h"
+#include "server/chat/generate.h"
 #include "server/routes.h"
 #include "served.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "server/image_files.h"
+#include "server/images/image_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

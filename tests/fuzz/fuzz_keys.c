@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "held.h"
-#include "server/clients.h"
+#include "server/http/clients.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
-#include "server/generate.h"
+#include "server/chat/generate.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "served.h"

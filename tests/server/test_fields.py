@@ -157,7 +157,7 @@ ALSO = {"arguments": OBJECT + STRING + "[", "content": STRING + "[", "output": S
 def known():
     """Names in the tables of fields of src/server."""
     out = set()
-    for path in glob.glob(os.path.join(sys.argv[4], "src", "server", "*.c")):
+    for path in glob.glob(os.path.join(sys.argv[4], "src", "server", "**", "*.c"), recursive=True):
         with open(path) as f:
             text = f.read()
         for table in re.finditer(r"const struct field (?:known|\w*fields)\[\] = \{(.*?)\{ NULL \}", text, re.S):

@@ -12,7 +12,7 @@ import unittest
 from serverkit import CHAT, COMPLETIONS, PATIENCE, stub
 from test_images import TEMPLATE
 
-ALL, CLIENT = 64, 32  # of server/workers.h: requests that wait for other machines, and those of one client
+ALL, CLIENT = 64, 32  # of server/http/workers.h: requests that wait for other machines, and those of one client
 
 
 class Host:

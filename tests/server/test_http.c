@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/http.h"
+#include "server/http/http.h"
 
 static const struct http_limits limits = { .head_max = 32 << 10, .target_max = 8 << 10, .body_max = 1000 };
 static int failed;

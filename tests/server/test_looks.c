@@ -12,9 +12,9 @@
 #include "../fuzz/served.h"
 #include "base/allowance.h"
 #include "base/buf.h"
-#include "server/generate.h"
-#include "server/past.h"
-#include "server/roles.h"
+#include "server/chat/generate.h"
+#include "server/chat/past.h"
+#include "server/chat/roles.h"
 #include "server/routes.h"
 
 enum {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "server/roles.h"
-#include "server/shown_tools.h"
+#include "server/chat/roles.h"
+#include "server/chat/shown_tools.h"
 
 static int failed;
 

@@ -1,0 +1,718 @@
+/* api_ollama.c - ollama's API: /api/chat, /api/generate, /api/tags, /api/show, /api/ps, /api/version.
+ *
+ * Programs that look for ollama find the one model that is served.  A body is rewritten to that of a chat completion
+ * and read as one; replies are objects, one to a line. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "server/chat/chat.h"
+#include "server/api/complete.h"
+#include "server/inside.h"
+#include "server/routes.h"
+#include "server/chat/structured.h"
+#include "text/calls/dialect.h"
+
+/* ---- reading ---- */
+
+/* Of both. */
+static const struct field ollama_fields[] = {
+	TAKEN("model", TAKES_STRING),
+	{ "format" },
+	TAKEN("options", TAKES_OBJECT),
+	TAKEN("stream", TAKES_BOOL),
+	TAKEN("think", TAKES_BOOL | TAKES_STRING),
+	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING), /* the model always stays */
+	{ "logprobs", "false" },
+	{ "top_logprobs", "0" },
+	IGNORED("truncate", ""),
+	IGNORED("shift", ""),
+	{ NULL },
+};
+static const struct field talk_fields[] = {
+	{ "messages" },
+	TAKEN("tools", TAKES_ARRAY),
+	{ NULL },
+};
+static const struct field generate_fields[] = {
+	TAKEN("prompt", TAKES_STRING), TAKEN("suffix", TAKES_STRING),
+	TAKEN("system", TAKES_STRING), TAKEN("images", TAKES_ARRAY),
+	TAKEN("raw", TAKES_BOOL),      { "template", "\"\"" },
+	IGNORED("context", "[]"),      { NULL },
+};
+
+/* Options of how a model is run, which are the server's here. */
+static const struct field machine_fields[] = {
+	TAKEN("num_ctx", TAKES_NUMBER),
+	TAKEN("num_batch", TAKES_NUMBER),
+	TAKEN("num_gpu", TAKES_NUMBER),
+	TAKEN("main_gpu", TAKES_NUMBER),
+	TAKEN("num_thread", TAKES_NUMBER),
+	TAKEN("num_keep", TAKES_NUMBER),
+	TAKEN("use_mmap", TAKES_BOOL),
+	TAKEN("use_mlock", TAKES_BOOL),
+	TAKEN("low_vram", TAKES_BOOL),
+	TAKEN("numa", TAKES_BOOL),
+	TAKEN("vocab_only", TAKES_BOOL),
+	TAKEN("f16_kv", TAKES_BOOL),
+	TAKEN("penalize_newline", TAKES_BOOL),
+	{ "logprobs", "false" },
+	{ "top_logprobs", "0" },
+	{ NULL },
+};
+
+static void put_member(struct buf *out, const char *name, const struct json *v)
+{
+	buf_puts(out, out->n > 1 ? "," : "");
+	json_put_cstr(out, name);
+	buf_putc(out, ':');
+	json_put(out, v);
+}
+
+static void put_text_member(struct buf *out, const char *name, const char *text)
+{
+	buf_puts(out, out->n > 1 ? "," : "");
+	json_put_cstr(out, name);
+	buf_printf(out, ":%s", text);
+}
+
+/* Text and a list of images in base64 as the parts of a message's content. */
+static void put_seen(struct buf *out, const struct json *text, const struct json *images)
+{
+	buf_puts(out, "[{\"type\":\"text\",\"text\":");
+	if (json_kind(text) == JSON_STRING)
+		json_put(out, text);
+	else
+		buf_puts(out, "\"\"");
+	buf_putc(out, '}');
+	for (size_t i = 0; i < json_len(images); i++) {
+		buf_puts(out, ",{\"type\":\"image\",\"image\":");
+		json_put(out, json_at(images, i));
+		buf_putc(out, '}');
+	}
+	buf_putc(out, ']');
+}
+
+/* A message: its thought under the other name, its images as parts of its content. */
+static int put_message(const struct json *m, size_t i, struct buf *out, struct problem *p)
+{
+	struct json_cursor c = json_first(m);
+	const struct json *v;
+	const char *key;
+	char at[60];
+	struct buf own, seen;
+	int r;
+
+	snprintf(at, sizeof at, "messages[%zu]", i);
+	if (json_kind(m) != JSON_OBJECT)
+		return field_wrong(p, at, "an object with role and content", m);
+	if ((r = field_takes(m, at, "images", TAKES_ARRAY, p)) ||
+	    (r = field_takes(m, at, "thinking", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "tool_name", TAKES_STRING, p)))
+		return r;
+	buf_init(&own);
+	buf_init(&seen);
+	put_seen(&seen, json_get(m, "content"), json_get(m, "images"));
+	buf_putc(&own, '{');
+	while (json_next(&c, &key, &v)) {
+		if (!strcmp(key, "thinking"))
+			put_member(&own, "reasoning_content", v);
+		else if (!strcmp(key, "tool_name"))
+			put_member(&own, "name", v);
+		else if (!strcmp(key, "content") && json_len(json_get(m, "images")))
+			put_text_member(&own, key, seen.p);
+		else if (strcmp(key, "images"))
+			put_member(&own, key, v);
+	}
+	buf_putc(&own, '}');
+	buf_put(out, own.p, own.n);
+	buf_fini(&own);
+	buf_fini(&seen);
+	return 0;
+}
+
+static int put_messages(const struct json *body, struct buf *out, struct problem *p)
+{
+	const struct json *messages = json_get(body, "messages");
+	struct buf list;
+	int r = 0;
+
+	if (json_kind(messages) != JSON_ARRAY)
+		return field_wrong(p, "messages", "an array of messages", messages);
+	buf_init(&list);
+	buf_putc(&list, '[');
+	for (size_t i = 0; i < json_len(messages) && !r; i++) {
+		if (i)
+			buf_putc(&list, ',');
+		r = put_message(json_at(messages, i), i, &list, p);
+	}
+	buf_putc(&list, ']');
+	put_text_member(out, "messages", list.p);
+	buf_fini(&list);
+	return r;
+}
+
+/* /api/generate: what it says is one message of the user. */
+static void put_question(const struct json *body, struct buf *out)
+{
+	const struct json *system = json_get(body, "system"), *prompt = json_get(body, "prompt");
+	struct buf list;
+	size_t n = 0;
+
+	buf_init(&list);
+	buf_putc(&list, '[');
+	if (json_str(system, &n) && n) {
+		buf_puts(&list, "{\"role\":\"system\",\"content\":");
+		json_put(&list, system);
+		buf_puts(&list, "},");
+	}
+	buf_puts(&list, "{\"role\":\"user\",\"content\":");
+	if (json_len(json_get(body, "images")))
+		put_seen(&list, prompt, json_get(body, "images"));
+	else if (json_kind(prompt) == JSON_STRING)
+		json_put(&list, prompt);
+	else
+		buf_puts(&list, "\"\"");
+	buf_puts(&list, "}]");
+	put_text_member(out, "messages", list.p);
+	buf_fini(&list);
+}
+
+static int put_format(const struct json *format, struct buf *out, struct problem *p)
+{
+	struct buf b;
+	size_t n = 1;
+	const char *s = json_str(format, &n);
+
+	if (json_kind(format) == JSON_NULL || !n)
+		return 0;
+	if ((!s || strcmp(s, "json")) && json_kind(format) != JSON_OBJECT)
+		return field_wrong(p, "format", "\"json\" or a JSON schema, as an object", format);
+	buf_init(&b);
+	if (s && !strcmp(s, "json")) {
+		put_text_member(out, "response_format", "{\"type\":\"json_object\"}");
+	} else {
+		json_put(&b, format);
+		put_text_member(out, "json_schema", b.p);
+	}
+	buf_fini(&b);
+	return 0;
+}
+
+static int put_think(const struct json *think, struct warnings *w, struct buf *out, struct problem *p)
+{
+	bool yes = false;
+	size_t n;
+
+	if (json_str(think, &n)) {
+		warnings_rename(w, "reasoning_effort", "think");
+		put_member(out, "reasoning_effort", think);
+	} else if (!json_to_bool(think, &yes))
+		put_text_member(out, "reasoning_effort", yes ? "\"high\"" : "\"none\"");
+	else if (json_kind(think) != JSON_NULL)
+		return field_wrong(p, "think", "true, false or an effort", think);
+	return 0;
+}
+
+/* Options become members of the body, where these stand already. */
+static int check_options(const struct json *options, struct problem *p)
+{
+	static const char *const beside[] = { "model",  "messages",        "tools",       "prompt",          "suffix",
+		                              "stream", "response_format", "json_schema", "reasoning_effort" };
+	char path[60];
+
+	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+		snprintf(path, sizeof path, "options.%s", beside[i]);
+		if (json_kind(json_get(options, beside[i])) != JSON_NULL)
+			return problem_set(p, 400, "unsupported_field", path, "%s is no option", path);
+	}
+	return 0;
+}
+
+/* Does the answer stand between two texts?  An empty one is none. */
+static bool has_suffix(const struct json *body)
+{
+	size_t n = 0;
+
+	return json_str(json_get(body, "suffix"), &n) && n;
+}
+
+/* Copies the fields that need the template, which read_raw refuses or ignores by name. */
+static void put_wishes_of_raw(const struct json *body, struct buf *out)
+{
+	static const char *const names[] = { "system", "images", "think" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (json_kind(json_get(body, names[i])) != JSON_NULL)
+			put_member(out, names[i], json_get(body, names[i]));
+}
+
+void ollama_put_model(const struct json *model, struct buf *out)
+{
+	static const char latest[] = ":latest";
+	size_t n = 0, len = sizeof latest - 1;
+	const char *s = json_str(model, &n);
+	struct buf b;
+
+	if (!s)
+		return;
+	buf_init(&b);
+	json_put_str(&b, s, n > len && !memcmp(s + n - len, latest, len) ? n - len : n);
+	put_text_member(out, "model", b.p);
+	buf_fini(&b);
+}
+
+/* The body as that of a chat completion, or (raw) of a completion. */
+static int rewrite(const struct json *body, bool generate, bool raw, struct warnings *w, struct buf *out,
+                   struct problem *p)
+{
+	const struct json *options, *v;
+	struct json_cursor c;
+	const char *key;
+	bool stream = true;
+	int r;
+
+	if ((r = field_value(body, "options", JSON_OBJECT, &options, p)) || (r = check_options(options, p)) ||
+	    (r = field_bool(body, "stream", &stream, p)))
+		return r;
+	buf_putc(out, '{');
+	ollama_put_model(json_get(body, "model"), out);
+	if (raw) {
+		put_member(out, "prompt", json_get(body, "prompt"));
+		if (has_suffix(body))
+			put_member(out, "suffix", json_get(body, "suffix"));
+		put_wishes_of_raw(body, out);
+	} else if (generate) {
+		put_question(body, out);
+	} else if ((r = put_messages(body, out, p))) {
+		return r;
+	}
+	if (json_kind(json_get(body, "tools")) != JSON_NULL)
+		put_member(out, "tools", json_get(body, "tools"));
+	put_text_member(out, "stream", stream ? "true" : "false");
+	if ((r = put_format(json_get(body, "format"), out, p)) ||
+	    (!raw && (r = put_think(json_get(body, "think"), w, out, p))))
+		return r;
+	if (options)
+		for (c = json_first(options); json_next(&c, &key, &v);)
+			put_member(out, key, v);
+	buf_putc(out, '}');
+	return 0;
+}
+
+/* A prompt without the template. */
+static int read_raw(struct generation *g, const char *text, size_t n, struct problem *p)
+{
+	static const struct field known[] = { { "prompt" },
+		                              { "suffix" },
+		                              { "system", "\"\"", "the prompt is taken as it is" },
+		                              { "images", "[]", "the prompt is taken as it is" },
+		                              { "tools", "[]", "the prompt is taken as it is" },
+		                              IGNORED("think", "false"),
+		                              { NULL } };
+	static const struct field *const tables[] = { machine_fields, known, form_fields, params_fields, NULL };
+	const char *before, *after;
+	size_t n_before = 0, n_after = 0;
+	int r;
+
+	if (!(g->body = body_read(text, n, tables, &g->params.warnings, p)))
+		return p->status;
+	if ((r = model_read(g, g->body, p)) || (r = params_read(&g->params, g->body, g->served, p)) ||
+	    (r = structured_fields(g, g->body, p)))
+		return r;
+	before = json_str(json_get(g->body, "prompt"), &n_before);
+	after = json_str(json_get(g->body, "suffix"), &n_after);
+	return after && n_after ? fim_prompt(g, before ? before : "", n_before, after, n_after, "suffix", p) :
+	                          completion_prompts(g, g->body, p);
+}
+
+/* Clients have a model loaded, or let go, by a request that asks nothing of it. */
+static bool asks_nothing(const struct json *body, bool generate)
+{
+	const struct json *v = json_get(body, generate ? "prompt" : "messages");
+	size_t n = 0;
+
+	if (generate && (json_len(json_get(body, "images")) || has_suffix(body)))
+		return false;
+	if (json_kind(v) == JSON_NULL)
+		return true;
+	return generate ? json_str(v, &n) && !n : json_kind(v) == JSON_ARRAY && !json_len(v);
+}
+
+static int read_any(struct generation *g, const char *bytes, size_t n, bool generate, struct problem *p)
+{
+	static const struct field *const talk[] = { talk_fields, ollama_fields, NULL };
+	static const struct field *const text[] = { generate_fields, ollama_fields, NULL };
+	static const struct field *const tables[] = { machine_fields, chat_fields, form_fields, params_fields, NULL };
+	struct json *body = body_read(bytes, n, generate ? text : talk, &g->params.warnings, p);
+	bool raw = false;
+	struct buf b;
+	int r;
+
+	if (!body)
+		return p->status;
+	buf_init(&b);
+	if (asks_nothing(body, generate)) {
+		buf_putc(&b, '{');
+		ollama_put_model(json_get(body, "model"), &b);
+		buf_putc(&b, '}');
+		g->body = json_parse(b.p, b.n, 0, NULL);
+		r = model_read(g, g->body, p);
+	} else if (!generate || !(r = field_bool(body, "raw", &raw, p))) {
+		/* The answer to a suffix stands between two texts, which no template frames. */
+		raw |= generate && has_suffix(body);
+		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)))
+			r = raw ? read_raw(g, b.p, b.n, p) : chat_body(g, b.p, b.n, tables, chat_read, chat_prompt, p);
+	}
+	buf_fini(&b);
+	json_free(body);
+	return r;
+}
+
+static int read_talk(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	return read_any(g, bytes, n, false, p);
+}
+
+static int read_generate(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	return read_any(g, bytes, n, true, p);
+}
+
+/* ---- writing ---- */
+
+static void put_time(struct buf *out, int64_t seconds)
+{
+	time_t at = (time_t)seconds;
+	struct tm utc;
+	char when[40];
+
+	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &utc));
+	buf_printf(out, "\"%s\"", when);
+}
+
+static void put_head(const struct generation *g, struct buf *out)
+{
+	buf_puts(out, "{\"model\":");
+	json_put_cstr(out, model_shown(g));
+	buf_puts(out, ",\"created_at\":");
+	put_time(out, g->created);
+}
+
+static bool generates(const struct generation *g)
+{
+	return !strcmp(g->fam->path, "/api/generate");
+}
+
+/* A call's name and its arguments as an object. */
+static void put_call(const struct choice *c, int i, struct buf *out)
+{
+	const struct piece *name = &c->split.piece[i], *arguments = &c->split.piece[i + 1];
+	struct json *j = json_parse(c->split.text.p + arguments->at, arguments->n, 200, NULL);
+
+	buf_puts(out, out->n ? ",{\"function\":{\"name\":" : "{\"function\":{\"name\":");
+	json_put_str(out, c->split.text.p + name->at, name->n);
+	buf_puts(out, ",\"arguments\":");
+	if (json_kind(j) == JSON_OBJECT) {
+		json_put(out, j);
+	} else {
+		buf_puts(out, "{\"arguments\":");
+		json_put_str(out, c->split.text.p + arguments->at, arguments->n);
+		buf_putc(out, '}');
+	}
+	buf_puts(out, "}}");
+	json_free(j);
+}
+
+/* Appends the new pieces as members of a message.  A call comes whole: when it ends, or when the answer does. */
+static bool put_news(const struct generation *g, struct choice *c, struct buf *out)
+{
+	struct buf thinking, content, calls;
+	struct piece p;
+	bool begins, some;
+
+	buf_init(&thinking);
+	buf_init(&content);
+	buf_init(&calls);
+	while (chat_next(c, &p, &begins)) {
+		if (p.kind == PIECE_THINKING)
+			buf_put(&thinking, c->split.text.p + p.at, p.n);
+		else if (p.kind == PIECE_CONTENT)
+			buf_put(&content, c->split.text.p + p.at, p.n);
+		else if (p.kind == PIECE_CALL_END)
+			put_call(c, c->told - 2, &calls);
+	}
+	some = thinking.n || content.n || calls.n;
+	buf_puts(out, generates(g) ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":");
+	json_put_str(out, content.p, content.n);
+	if (thinking.n) {
+		buf_puts(out, ",\"thinking\":");
+		json_put_str(out, thinking.p, thinking.n);
+	}
+	if (calls.n)
+		buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
+	buf_puts(out, generates(g) ? "" : "}");
+	buf_fini(&thinking);
+	buf_fini(&content);
+	buf_fini(&calls);
+	return some;
+}
+
+static void put_end(const struct generation *g, const struct choice *c, struct buf *out)
+{
+	int64_t now = clock_monotonic_ns(), first = g->t_first ? g->t_first : now;
+
+	buf_printf(
+		out,
+		",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":0,\"prompt_eval_count\":%d,"
+		"\"prompt_eval_duration\":%lld,\"eval_count\":%d,\"eval_duration\":%lld}\n",
+		finish_name(c->finish), (long long)(now - g->x->t_begin), c->n_prompt,
+		(long long)(first - g->x->t_begin), c->n_output, (long long)(now - first));
+}
+
+static void delta(struct generation *g, struct choice *c, struct buf *out)
+{
+	struct buf b;
+
+	buf_init(&b);
+	put_head(g, &b);
+	if (put_news(g, c, &b)) {
+		buf_puts(&b, ",\"done\":false}\n");
+		buf_put(out, b.p, b.n);
+	}
+	buf_fini(&b);
+}
+
+static void last(struct generation *g, struct choice *c, struct buf *out)
+{
+	put_head(g, out);
+	put_news(g, c, out);
+	put_end(g, c, out);
+}
+
+static void close_stream(struct generation *g, struct buf *out)
+{
+	(void)g;
+	(void)out;
+}
+
+static void error(struct generation *g, const struct problem *p, struct buf *out)
+{
+	(void)g;
+	problem_put(out, p);
+	buf_putc(out, '\n');
+}
+
+static void ollama_whole(struct generation *g, struct buf *out)
+{
+	last(g, &g->choice[0], out);
+}
+
+static void nothing(struct generation *g, struct buf *out)
+{
+	put_head(g, out);
+	buf_puts(out, generates(g) ? ",\"response\":\"\"" : ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
+	buf_puts(out, ",\"done\":true,\"done_reason\":\"load\"}\n");
+}
+
+#define FAMILY(name, reader)                                                                                 \
+	{                                                                                                    \
+		.path = name, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = reader, \
+		.open = chat_open, .token = chat_token, .end = chat_end, .delta = delta, .last = last,       \
+		.close = close_stream, .error = error, .whole = ollama_whole, .nothing = nothing             \
+	}
+const struct family ollama_chat_family = FAMILY("/api/chat", read_talk);
+const struct family ollama_generate_family = FAMILY("/api/generate", read_generate);
+#undef FAMILY
+
+static void prep_talk(struct exchange *x)
+{
+	generation_prep(x, &ollama_chat_family);
+}
+
+static void prep_generate(struct exchange *x)
+{
+	generation_prep(x, &ollama_generate_family);
+}
+
+#define API(step)                                                                                          \
+	{                                                                                                  \
+		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
+		.abandon = generation_abandon, .stop = generation_stop                                     \
+	}
+const struct api ollama_chat_api = API(prep_talk);
+const struct api ollama_generate_api = API(prep_generate);
+#undef API
+
+/* ---- the model ---- */
+
+static void put_capabilities(const struct served *d, struct buf *b)
+{
+	buf_puts(b, "[\"completion\"");
+	if (d->tmpl && template_uses(served_template(d, true), "tools"))
+		buf_puts(b, ",\"tools\"");
+	if (d->tmpl && speech_thinks(d->tmpl))
+		buf_puts(b, ",\"thinking\"");
+	if (fim_known(d->tokenizer))
+		buf_puts(b, ",\"insert\"");
+	if (d->sight)
+		buf_puts(b, ",\"vision\"");
+	buf_putc(b, ']');
+}
+
+static const char *arch_of(const struct served *d)
+{
+	return d->is.arch ? d->is.arch : "weft";
+}
+
+static void put_details(const struct served *d, struct buf *b)
+{
+	double n = (double)d->is.params;
+
+	buf_printf(
+		b,
+		"{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"%s\",\"families\":[\"%s\"],\"parameter_size\":\"",
+		d->is.form ? d->is.form : "safetensors", arch_of(d), arch_of(d));
+	buf_printf(b, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
+	buf_puts(b, "\",\"quantization_level\":\"unknown\"}");
+}
+
+/* Clients print the first digits: made of what is told of the model, not of its bytes. */
+static void put_digest(const struct served *d, const char *name, size_t n, struct buf *b)
+{
+	struct sha256 s;
+	struct digest of;
+	char hex[2 * sizeof of.b + 1];
+
+	sha256_init(&s);
+	sha256_field(&s, name, n);
+	sha256_field(&s, d->name, strlen(d->name));
+	sha256_field(&s, arch_of(d), strlen(arch_of(d)));
+	sha256_put(&s, &d->is.params, sizeof d->is.params);
+	sha256_put(&s, &d->is.bytes, sizeof d->is.bytes);
+	sha256_end(&s, &of);
+	hex_put(hex, of.b, sizeof of.b);
+	buf_puts(b, hex);
+}
+
+static void put_tag(struct buf *b, const struct server *s, const char *name, size_t n)
+{
+	const struct served *d = &s->served;
+
+	buf_puts(b, "{\"name\":");
+	json_put_str(b, name, n);
+	buf_puts(b, ",\"model\":");
+	json_put_str(b, name, n);
+	buf_puts(b, ",\"modified_at\":");
+	put_time(b, s->created);
+	buf_printf(b, ",\"size\":%lld,\"size_vram\":0,\"digest\":\"", (long long)d->is.bytes);
+	put_digest(d, name, n, b);
+	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":\"9999-12-31T23:59:59Z\",\"details\":", d->ctx_max);
+	put_details(d, b);
+	buf_putc(b, '}');
+}
+
+static void tags(struct exchange *x)
+{
+	const struct served *d = &x->srv->served;
+	const char *at = d->aliases, *name;
+	struct buf b;
+	size_t n;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"models\":[");
+	put_tag(&b, x->srv, d->name, strlen(d->name));
+	while ((name = served_alias(&at, &n))) {
+		buf_putc(&b, ',');
+		put_tag(&b, x->srv, name, n);
+	}
+	for (int i = 0; i < d->n_adapter; i++) {
+		buf_putc(&b, ',');
+		put_tag(&b, x->srv, d->adapter[i].name, strlen(d->adapter[i].name));
+	}
+	buf_puts(&b, "]}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+/* Reads the name; there is nothing else to be read. */
+static int read_show(struct generation *g, const char *bytes, size_t n, struct problem *p)
+{
+	static const struct field known[] = { TAKEN("model", TAKES_STRING),
+		                              SYNONYM("name", "model"),
+		                              TAKEN("verbose", TAKES_BOOL),
+		                              TAKEN("system", TAKES_STRING),
+		                              TAKEN("template", TAKES_STRING),
+		                              TAKEN("options", TAKES_OBJECT),
+		                              { NULL } };
+	static const struct field *const tables[] = { known, NULL };
+	struct json *body = body_read(bytes, n, tables, &g->params.warnings, p);
+	struct buf b;
+	int r;
+
+	if (!body)
+		return p->status;
+	buf_init(&b);
+	buf_putc(&b, '{');
+	ollama_put_model(json_get(body, "model"), &b);
+	buf_putc(&b, '}');
+	g->body = json_parse(b.p, b.n, 0, NULL);
+	r = model_read(g, g->body, p);
+	buf_fini(&b);
+	json_free(body);
+	return r;
+}
+
+const struct family ollama_show_family = { .path = "/api/show", .any_length = true, .read = read_show };
+
+static void prep_show(struct exchange *x)
+{
+	generation_prep(x, &ollama_show_family);
+}
+
+static void show(struct exchange *x)
+{
+	const struct served *d = &x->srv->served;
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":\"\",\"license\":\"\",\"details\":");
+	put_details(d, &b);
+	buf_printf(
+		&b,
+		",\"model_info\":{\"general.architecture\":\"%s\",\"general.parameter_count\":%lld,\"general.basename\":",
+		arch_of(d), (long long)d->is.params);
+	json_put_cstr(&b, d->name);
+	buf_printf(&b, ",\"%s.context_length\":%d,\"%s.embedding_length\":%d,\"%s.vocab_size\":%d},\"modified_at\":",
+	           arch_of(d), d->ctx_max, arch_of(d), d->is.hidden, arch_of(d), d->vocab);
+	put_time(&b, x->srv->created);
+	buf_puts(&b, ",\"capabilities\":");
+	put_capabilities(d, &b);
+	buf_puts(&b, "}\n");
+	generation_reply(x->work, &b);
+	buf_fini(&b);
+}
+
+static void version(struct exchange *x)
+{
+	static const char text[] = "{\"version\":\"0.12.0\"}\n"; /* of the API that is spoken */
+
+	exchange_reply(x, 200, "application/json", text, sizeof text - 1);
+}
+
+static void unsupported(struct exchange *x)
+{
+	struct problem p;
+
+	problem_set(&p, 501, "unsupported", NULL, "%s is not supported by this server", x->route->path);
+	exchange_refuse(x, &p);
+}
+
+const struct api ollama_tags_api = { .ready = tags };
+const struct api ollama_show_api = {
+	.prep = prep_show, .ready = show, .drop = generation_drop, .abandon = generation_abandon
+};
+const struct api ollama_version_api = { .ready = version };
+const struct api ollama_unsupported_api = { .ready = unsupported };

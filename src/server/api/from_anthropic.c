@@ -1,0 +1,384 @@
+/* from_anthropic.c - see from_anthropic.h. */
+#include "server/api/from_anthropic.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/chat/fields.h"
+
+static bool str_is(const struct json *j, const char *text)
+{
+	size_t n;
+	const char *s = json_str(j, &n);
+
+	return s && !strcmp(s, text);
+}
+
+static int joined(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p);
+
+/* A document whose source is text, or blocks of text. */
+static int document(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *source = json_get(block, "source"), *type = json_get(source, "type");
+	char where[120];
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.source.type", at);
+	if (str_is(type, "text") && json_str(json_get(source, "data"), &n)) {
+		buf_put(out, json_str(json_get(source, "data"), &n), n);
+		return 0;
+	}
+	if (str_is(type, "content")) {
+		snprintf(where, sizeof where, "%.90s.source.content", at);
+		return joined(json_get(source, "content"), where, out, im, p);
+	}
+	return problem_set(p, 400, "unsupported_content", where, "%s: this server reads documents of text only", where);
+}
+
+/* {"type": "image", "source": {"type": "base64", "data"} or {"type": "url", "url"}}. */
+static int image(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *source = json_get(block, "source"), *type = json_get(source, "type");
+	const char *name = str_is(type, "url") ? "url" : "data", *s;
+	char where[120];
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.source.type", at);
+	if (!str_is(type, "base64") && !str_is(type, "url"))
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s: this server reads images of source type \"base64\"", where);
+	snprintf(where, sizeof where, "%.90s.source.%s", at, name);
+	if (!(s = json_str(json_get(source, name), &n)))
+		return field_wrong(p, where, "a string", json_get(source, name));
+	return images_url(im, s, n, where, out, p);
+}
+
+/* Checks cache_control, which any block may have and which changes nothing. */
+static int check_marks(const struct json *block, const char *at, struct problem *p)
+{
+	char where[120];
+	int r;
+
+	if ((r = field_takes(block, at, "cache_control", TAKES_OBJECT, p)))
+		return r;
+	snprintf(where, sizeof where, "%.90s.cache_control", at);
+	return field_takes(json_get(block, "cache_control"), where, "type", TAKES_STRING, p);
+}
+
+/* The text of a block, or the mark of its image. */
+static int text_of(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *type = json_get(block, "type"), *text = json_get(block, "text");
+	char where[120];
+	const char *s;
+	size_t n;
+	int r;
+
+	snprintf(where, sizeof where, "%.90s.type", at);
+	if (json_kind(type) != JSON_STRING)
+		return field_wrong(p, where, "a string", type);
+	if ((r = check_marks(block, at, p)))
+		return r;
+	if (str_is(type, "document"))
+		return document(block, at, out, im, p);
+	if (str_is(type, "search_result")) {
+		snprintf(where, sizeof where, "%.90s.content", at);
+		return joined(json_get(block, "content"), where, out, im, p);
+	}
+	if (str_is(type, "image"))
+		return image(block, at, out, im, p);
+	/* Tools are never deferred here: the one that is named is there already. */
+	if (str_is(type, "tool_reference")) {
+		s = json_str(json_get(block, "tool_name"), &n);
+		buf_printf(out, "%sThe tool %s is available.", out->n ? "\n" : "", s ? s : "");
+		return 0;
+	}
+	if (!str_is(type, "text"))
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s is \"%.40s\": this server reads blocks of type \"text\" and \"image\" here",
+		                   where, json_str(type, &n));
+	snprintf(where, sizeof where, "%.90s.text", at);
+	if (!(s = json_str(text, &n)))
+		return field_wrong(p, where, "a string", text);
+	buf_put(out, s, n);
+	return 0;
+}
+
+/* A string, or an array of blocks of text. */
+static int joined(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	char where[100];
+	const char *s;
+	size_t n;
+	int r = 0;
+
+	if ((s = json_str(v, &n))) {
+		buf_put(out, s, n);
+		return 0;
+	}
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (json_kind(v) != JSON_ARRAY)
+		return field_wrong(p, at, "a string or an array of blocks", v);
+	for (size_t i = 0; i < json_len(v) && !r; i++) {
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		r = text_of(json_at(v, i), where, out, im, p);
+	}
+	return r;
+}
+
+static void put_message(struct buf *out, const char *role, const struct buf *text)
+{
+	if (out->n > 1)
+		buf_putc(out, ',');
+	buf_printf(out, "{\"role\":\"%s\",\"content\":", role);
+	json_put_str(out, text->p, text->n);
+}
+
+static int tool_result(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *id = json_get(block, "tool_use_id"), *is_error = json_get(block, "is_error");
+	bool failed = false;
+	char where[120];
+	struct buf text;
+	int r;
+
+	if ((r = check_marks(block, at, p)))
+		return r;
+	snprintf(where, sizeof where, "%.90s.tool_use_id", at);
+	if (json_kind(id) != JSON_STRING)
+		return field_wrong(p, where, "a string", id);
+	snprintf(where, sizeof where, "%.90s.is_error", at);
+	if (json_kind(is_error) != JSON_NULL && json_to_bool(is_error, &failed))
+		return field_wrong(p, where, "true or false", is_error);
+	buf_init(&text);
+	snprintf(where, sizeof where, "%.90s.content", at);
+	if (!(r = joined(json_get(block, "content"), where, &text, im, p))) {
+		put_message(out, "tool", &text);
+		buf_puts(out, ",\"tool_call_id\":");
+		json_put(out, id);
+		buf_puts(out, failed ? ",\"is_error\":true}" : "}");
+	}
+	buf_fini(&text);
+	return r;
+}
+
+static void flush_user(struct buf *out, struct buf *text, bool *some)
+{
+	if (!*some)
+		return;
+	put_message(out, "user", text);
+	buf_putc(out, '}');
+	buf_reset(text);
+	*some = false;
+}
+
+/* Text and results, in their order. */
+static int user_blocks(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p)
+{
+	char where[100];
+	struct buf text;
+	bool some = false;
+	int r = 0;
+
+	buf_init(&text);
+	for (size_t i = 0; i < json_len(v) && !r; i++) {
+		const struct json *block = json_at(v, i);
+
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		if (str_is(json_get(block, "type"), "tool_result")) {
+			flush_user(out, &text, &some);
+			r = tool_result(block, where, out, im, p);
+		} else {
+			r = text_of(block, where, &text, im, p);
+			some = true;
+		}
+	}
+	if (!r)
+		flush_user(out, &text, &some);
+	buf_fini(&text);
+	return r;
+}
+
+static int tool_use(const struct json *block, const char *at, struct buf *calls, struct problem *p)
+{
+	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"),
+			  *input = json_get(block, "input");
+	char where[120];
+	int r;
+
+	if ((r = check_marks(block, at, p)) || (r = field_takes(block, at, "id", TAKES_STRING, p)))
+		return r;
+	snprintf(where, sizeof where, "%.90s.name", at);
+	if (json_kind(name) != JSON_STRING)
+		return field_wrong(p, where, "a string", name);
+	snprintf(where, sizeof where, "%.90s.input", at);
+	if (json_kind(input) != JSON_OBJECT && json_kind(input) != JSON_NULL)
+		return field_wrong(p, where, "an object", input);
+	buf_puts(calls, calls->n ? ",{\"id\":" : "{\"id\":");
+	json_put(calls, id);
+	buf_puts(calls, ",\"type\":\"function\",\"function\":{\"name\":");
+	json_put(calls, name);
+	buf_puts(calls, ",\"arguments\":");
+	if (json_kind(input) == JSON_OBJECT)
+		json_put(calls, input);
+	else
+		buf_puts(calls, "{}");
+	buf_puts(calls, "}}");
+	return 0;
+}
+
+/* Text and calls of the assistant, collected until a result comes. */
+struct said {
+	struct buf text, thinking, calls;
+};
+
+static void put_said(struct said *t, struct buf *out)
+{
+	put_message(out, "assistant", &t->text);
+	if (t->thinking.n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, t->thinking.p, t->thinking.n);
+	}
+	if (t->calls.n)
+		buf_printf(out, ",\"tool_calls\":[%s]", t->calls.p);
+	buf_putc(out, '}');
+	buf_reset(&t->text);
+	buf_reset(&t->thinking);
+	buf_reset(&t->calls);
+}
+
+/* Appends the result of a tool that the API's provider ran: a message of its own, as JSON. */
+static void put_hosted_result(const struct json *block, struct said *t, struct buf *out)
+{
+	struct buf text;
+
+	put_said(t, out);
+	buf_init(&text);
+	json_put(&text, json_get(block, "content"));
+	put_message(out, "tool", &text);
+	buf_puts(out, ",\"tool_call_id\":");
+	json_put(out, json_get(block, "tool_use_id"));
+	buf_putc(out, '}');
+	buf_fini(&text);
+}
+
+static bool ends_with(const struct json *type, const char *end)
+{
+	size_t n, len = strlen(end);
+	const char *s = json_str(type, &n);
+
+	return s && n >= len && !memcmp(s + n - len, end, len);
+}
+
+static int assistant_block(const struct json *block, const char *at, struct said *t, struct buf *out, struct problem *p)
+{
+	const struct json *type = json_get(block, "type");
+	char field[120];
+	const char *s;
+	size_t n;
+	int r;
+
+	if (str_is(type, "thinking")) {
+		if ((r = field_takes(block, at, "signature", TAKES_STRING, p)))
+			return r;
+		snprintf(field, sizeof field, "%.90s.thinking", at);
+		if (!(s = json_str(json_get(block, "thinking"), &n)))
+			return field_wrong(p, field, "a string", json_get(block, "thinking"));
+		buf_put(&t->thinking, s, n);
+		return 0;
+	}
+	if (str_is(type, "tool_use") || str_is(type, "server_tool_use") || str_is(type, "mcp_tool_use"))
+		return tool_use(block, at, &t->calls, p);
+	if (ends_with(type, "_tool_result")) {
+		put_hosted_result(block, t, out);
+		return 0;
+	}
+	if (str_is(type, "redacted_thinking") || str_is(type, "compaction") || str_is(type, "fallback"))
+		return 0; /* it is encrypted */
+	return text_of(block, at, &t->text, NULL, p);
+}
+
+static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+{
+	struct said t;
+	char where[100];
+	size_t n = json_len(v);
+	int r = 0;
+
+	buf_init(&t.text);
+	buf_init(&t.thinking);
+	buf_init(&t.calls);
+	for (size_t i = 0; i < n && !r; i++) {
+		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
+		r = assistant_block(json_at(v, i), where, &t, out, p);
+	}
+	/* After a result there may be nothing more. */
+	if (!r && (t.text.n || t.thinking.n || t.calls.n || !n ||
+	           !ends_with(json_get(json_at(v, n - 1), "type"), "_tool_result")))
+		put_said(&t, out);
+	buf_fini(&t.text);
+	buf_fini(&t.thinking);
+	buf_fini(&t.calls);
+	return r;
+}
+
+static int message(const struct json *m, size_t i, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *role = json_get(m, "role"), *v = json_get(m, "content");
+	bool assistant = str_is(role, "assistant"), system = str_is(role, "system");
+	char at[60];
+	struct buf text;
+	int r;
+
+	snprintf(at, sizeof at, "messages[%zu]", i);
+	if (json_kind(m) != JSON_OBJECT)
+		return field_wrong(p, at, "an object with role and content", m);
+	snprintf(at, sizeof at, "messages[%zu].role", i);
+	if (!assistant && !system && !str_is(role, "user"))
+		return field_wrong(p, at, "user, assistant or system", role);
+	snprintf(at, sizeof at, "messages[%zu].content", i);
+	if (system && json_kind(v) == JSON_ARRAY && !json_len(v))
+		return 0; /* its cache_control is all it says */
+	if (json_kind(v) == JSON_ARRAY && !assistant && !json_len(v))
+		return problem_set(p, 400, "invalid_value", at, "%s is empty: at least one block is needed", at);
+	if (json_kind(v) == JSON_ARRAY && !system)
+		return assistant ? assistant_blocks(v, at, out, p) : user_blocks(v, at, out, im, p);
+	if (json_kind(v) == JSON_NULL && !assistant)
+		return field_wrong(p, at, "a string or an array of blocks", v);
+	buf_init(&text);
+	if (!(r = joined(v, at, &text, assistant || system ? NULL : im, p))) {
+		put_message(out, assistant ? "assistant" : system ? "system" : "user", &text);
+		buf_putc(out, '}');
+	}
+	buf_fini(&text);
+	return r;
+}
+
+int anthropic_messages(const struct json *body, struct buf *out, struct images *im, struct problem *p)
+{
+	const struct json *system = json_get(body, "system"), *messages = json_get(body, "messages");
+	size_t n = json_len(messages);
+	struct buf text;
+	int r = 0;
+
+	if (json_kind(messages) != JSON_ARRAY)
+		return messages ? field_wrong(p, "messages", "an array of messages", messages) :
+		                  problem_set(p, 400, "missing_field", "messages",
+		                              "messages is missing: an array of messages");
+	if (!n)
+		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
+	buf_putc(out, '[');
+	if (json_kind(system) != JSON_NULL) {
+		buf_init(&text);
+		if (!(r = joined(system, "system", &text, NULL, p)) && text.n) {
+			put_message(out, "system", &text);
+			buf_putc(out, '}');
+		}
+		buf_fini(&text);
+	}
+	for (size_t i = 0; i < n && !r; i++)
+		r = message(json_at(messages, i), i, out, im, p);
+	buf_putc(out, ']');
+	return r;
+}

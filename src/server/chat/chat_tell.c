@@ -1,0 +1,160 @@
+/* chat_tell.c - a chat's answer: its pieces as they come, and the turn that it is when it is whole. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/chat/chat.h"
+
+void chat_open(struct generation *g, struct choice *c)
+{
+	split_init(&c->split, g->thinking, g->tools, g->dialects);
+	c->split.demanded = g->lead_then.n > 0;
+	if (g->speech)
+		c->split.speech = g->speech;
+}
+
+void chat_token(struct generation *g, struct choice *c, const struct event *ev)
+{
+	if (ev->kind == EV_TOKEN && c->split.state == SPLIT_THINK)
+		c->n_thinking++;
+	split_put(&c->split, ev->text, ev->n_text);
+	/* One call was asked for, and there it is. */
+	if (!g->params.parallel && c->split.n_whole && c->split.state != SPLIT_CALL)
+		c->enough = true;
+}
+
+static void put_bytes(const struct served *d, int32_t id, struct buf *out)
+{
+	size_t n = 0;
+	const char *s = tokenizer_token_bytes(d->tokenizer, id, &n);
+
+	buf_putc(out, '[');
+	for (size_t i = 0; s && i < n; i++)
+		buf_printf(out, "%s%u", i ? "," : "", (unsigned char)s[i]);
+	buf_putc(out, ']');
+}
+
+/* {"token", "logprob", "bytes" without the closing brace. */
+static void put_alternative(const struct served *d, int32_t id, float logprob, struct buf *out)
+{
+	buf_puts(out, "{\"token\":");
+	put_token(d, id, out);
+	buf_puts(out, ",\"logprob\":");
+	put_logprob(out, logprob);
+	buf_puts(out, ",\"bytes\":");
+	put_bytes(d, id, out);
+}
+
+void chat_logprob(const struct generation *g, const struct event *ev, struct buf *out)
+{
+	if (out->n)
+		buf_putc(out, ',');
+	put_alternative(g->served, ev->token, ev->pick.logprob, out);
+	buf_puts(out, ",\"top_logprobs\":[");
+	for (int i = 0; i < ev->pick.n_top; i++) {
+		if (i)
+			buf_putc(out, ',');
+		put_alternative(g->served, ev->pick.top[i].token, ev->pick.top[i].logprob, out);
+		buf_putc(out, '}');
+	}
+	buf_puts(out, "]}");
+}
+
+/* The answer as a message in the normal form; NULL when it is not wholly one. */
+static struct json *message_of(const struct choice *c)
+{
+	static const struct {
+		enum piece_kind kind;
+		const char *name;
+	} texts[] = {
+		{ PIECE_CONTENT, "content" },
+		{ PIECE_THINKING, "reasoning_content" },
+	};
+	const struct split *s = &c->split;
+	struct json *j;
+	struct buf b, text;
+	int n_call = 0;
+
+	buf_init(&b);
+	buf_init(&text);
+	buf_puts(&b, "{\"role\":\"assistant\"");
+	for (int k = 0; k < 2; k++) {
+		buf_reset(&text);
+		for (int i = 0; i < s->n_piece; i++)
+			if (s->piece[i].kind == texts[k].kind)
+				buf_put(&text, s->text.p + s->piece[i].at, s->piece[i].n);
+		buf_printf(&b, ",\"%s\":", texts[k].name);
+		json_put_str(&b, text.p, text.n);
+	}
+	buf_puts(&b, ",\"tool_calls\":[");
+	for (int i = 0; i < s->n_piece; i++) {
+		const char *at = s->text.p + s->piece[i].at;
+
+		if (s->piece[i].kind == PIECE_CALL) {
+			buf_printf(&b, "%s{\"function\":{\"name\":", n_call++ ? "," : "");
+			json_put_str(&b, at, s->piece[i].n);
+			buf_puts(&b, ",\"arguments\":");
+		} else if (s->piece[i].kind == PIECE_ARGUMENTS) {
+			buf_put(&b, at, s->piece[i].n);
+		} else if (s->piece[i].kind == PIECE_CALL_END) {
+			buf_puts(&b, "}}");
+		}
+	}
+	buf_puts(&b, "]}");
+	j = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	buf_fini(&text);
+	return j;
+}
+
+void chat_end(struct generation *g, struct choice *c)
+{
+	struct json *message;
+
+	if (!c->enough)
+		split_end(&c->split);
+	else if (c->split.held.n)
+		return; /* part of the last token belongs to text that was not asked for */
+	if (!g->remember || !c->said.n || !(message = message_of(c)))
+		return;
+	past_remember(&g->past, message, g->header, &c->said);
+	json_free(message);
+}
+
+bool chat_next(struct choice *c, struct piece *out, bool *begins)
+{
+	const struct split *s = &c->split;
+
+	/* The last piece may have grown. */
+	while (c->told < s->n_piece) {
+		const struct piece *p = &s->piece[c->told];
+
+		*begins = !c->told_begun;
+		if (*begins || c->told_bytes < p->n) {
+			*out = (struct piece){ p->kind, p->at + c->told_bytes, p->n - c->told_bytes };
+			c->told_bytes = p->n;
+			c->told_begun = true;
+			return true;
+		}
+		if (c->told + 1 == s->n_piece)
+			return false;
+		c->told++;
+		c->told_bytes = 0;
+		c->told_begun = false;
+	}
+	return false;
+}
+
+const char *chat_call_id(struct choice *c, int k)
+{
+	while (c->n_id <= k) {
+		c->id = xrealloc(c->id, size_mul((size_t)c->n_id + 1, sizeof *c->id));
+		random_id(c->id[c->n_id++]);
+	}
+	return c->id[k];
+}
+
+bool chat_calls(const struct choice *c)
+{
+	return c->split.n_whole && c->finish == FINISH_STOP;
+}

@@ -1,0 +1,209 @@
+/* generate.h - an exchange that has the engine write: from a body to answers.
+ *
+ * One family of endpoints is one struct family: it reads its bodies and writes
+ * its shapes; what they share is here: preparing on a worker, giving choices to
+ * the engine, taking their events, pausing for a slow reader, server-sent
+ * events, the end, the log line.  To add a family: a file like api_chat.c. */
+#ifndef SERVER_GENERATE_H
+#define SERVER_GENERATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "server/chat/adapters.h"
+#include "server/http/exchange.h"
+#include "server/chat/explain.h"
+#include "server/images/images.h"
+#include "server/chat/past.h"
+#include "server/chat/params.h"
+#include "server/chat/prompt.h"
+#include "server/server.h"
+#include "server/chat/tool_kinds.h"
+#include "text/grammar/grammar.h"
+#include "text/calls/split.h"
+
+/* One answer being written. */
+struct choice {
+	int index;
+	int prompt; /* which of the prompts */
+	struct request *req;
+	bool started, done, told_first;
+	enum finish finish;
+	const char *stop_text; /* the stop string that ended it, or NULL */
+	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
+	int64_t t_last; /* clock of the last token; 0: none yet */
+
+	struct tokens said; /* of answers that are remembered */
+
+	/* The family's: what was written and not yet sent. */
+	struct split split; /* chats */
+	int told;           /* pieces of it that the client knows ... */
+	size_t told_bytes;  /* ... and bytes of the next */
+	bool told_begun;
+	int told_calls;
+	struct buf called; /* the function whose call is being told; completions: prompt_logprobs */
+	int n_told;        /* completions: tokens of the prompt that are still to be said */
+	bool enough;       /* what else the model says is not wanted */
+	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
+	int n_block, block_piece; /* of an answer in blocks or items: begun; which piece began the last */
+	char (*id)[24];           /* of calls */
+	int n_id;
+	struct buf text;        /* completions */
+	struct buf logprobs[4]; /* arrays without their brackets */
+	size_t text_at;         /* characters before the next token */
+	int n_thinking;         /* tokens */
+};
+
+struct generation;
+
+struct family {
+	const char *path; /* for the log */
+	const char *id_prefix;
+	const char *stream_type; /* of its streams; NULL: text/event-stream */
+	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
+	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
+	/* Allocates the family's own state of a request; NULL: the family has none. */
+	void *(*own_new)(void);
+	void (*own_free)(void *own);
+	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
+	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
+	void (*open)(struct generation *g, struct choice *c);
+	/* IO thread.  A token came, with the text it made certain. */
+	void (*token)(struct generation *g, struct choice *c, const struct event *ev);
+	/* No more will come; c->finish says why. */
+	void (*end)(struct generation *g, struct choice *c);
+	/* Streams: appends events, each with event_begin and event_end.  first: before
+	 * anything else of this choice; delta: what waits in the choice, if anything;
+	 * last: with the reason of the end. */
+	void (*first)(struct generation *g, struct choice *c, struct buf *out);
+	void (*delta)(struct generation *g, struct choice *c, struct buf *out);
+	void (*last)(struct generation *g, struct choice *c, struct buf *out);
+	/* Streams: how much of the prompt is computed, for clients that ask.  NULL: not told. */
+	void (*progress)(struct generation *g, struct choice *c, const struct event *ev, struct buf *out);
+	/* Streams: the last events, after all choices. */
+	void (*close)(struct generation *g, struct buf *out);
+	/* Streams: the last event of one that fails.  NULL: the error as a bare object. */
+	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
+	/* Not streams: the whole body. */
+	void (*whole)(struct generation *g, struct buf *out);
+	/* The whole reply to a request without a prompt, which only asks that the model is loaded.  NULL: every request of the
+	 * family has a prompt. */
+	void (*nothing)(struct generation *g, struct buf *out);
+};
+
+struct generation {
+	struct exchange *x;
+	const struct family *fam;
+	const struct served *served;
+	struct params params;
+	struct wanted_adapters adapters;
+	struct tokens *prompt; /* [n_prompt] */
+	int n_prompt;
+	struct images images;        /* of a chat: its one prompt's */
+	int mark[MARKS_MAX], n_mark; /* of the one prompt of a chat; see struct ask */
+	unsigned char mark_kind[MARKS_MAX];
+	int *message_at, n_message;  /* with cache_report: see explain.h; NULL: not known */
+	struct prefix_report prefix; /* of the first choice */
+	struct past past;            /* of a chat, where turns are replayed */
+	bool remember;               /* its answers are turns ... */
+	char *header;                /* ... that begin so */
+	struct json *body;           /* kept while choices look at its tools */
+	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
+	struct json *shown;          /* tools with what the template wants of them; NULL: they are shown as they are */
+	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
+	struct tool_kinds kinds;     /* of tools that are no functions */
+	const struct dialect *const *dialects;
+	const struct speech *speech; /* what stands around thoughts */
+	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
+	struct tokens lead_open, lead_end, lead_then;
+	bool led;
+	bool cuts;                /* a prompt that is too long is cut by the family, not refused */
+	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
+	bool want_row;            /* request_row of each choice is looked at */
+	bool tell_prompt;         /* all of a prompt but its first token is output, with log-probabilities */
+	bool thinking;            /* the prompt ends inside a thought */
+	bool may_think;           /* the answer may begin with it */
+	bool hide_thinking;       /* thoughts are not told */
+	struct grammar *content;  /* what content is held to (structured.h); NULL: free */
+	struct grammar *calls;    /* what calls are held to; NULL: free */
+	bool must_call;
+	const struct vocab *vocab; /* with either */
+	char *prefill;             /* text that the answer goes on from, or NULL */
+	struct buf echo;           /* what a reply repeats of its request, or is made of */
+	void *own; /* made by own_new of the family that read the body; warming changes fam afterwards */
+	void (*own_free)(void *own);
+	int sequence;    /* number of the next event */
+	int64_t created; /* seconds since 1970 */
+
+	struct choice *choice; /* [n_choice] */
+	int n_choice, n_done;
+	bool streaming;     /* the stream has begun */
+	struct event *tick; /* keeps a quiet stream alive; NULL: nothing does */
+	bool sent;          /* something went out since the last tick */
+	int64_t t_first;    /* clock of the first token; 0: none yet */
+	int64_t queue_ns;   /* a choice waited so long for the engine */
+};
+
+/* The chat template of this request, once its tools are known: see served_template. */
+static inline const struct template *generation_template(const struct generation *g)
+{
+	return served_template(g->served, g->tools != NULL);
+}
+
+/* A generation that has read nothing yet; x->work of an exchange, or for tests. */
+struct generation *generation_new(const struct served *served, const struct family *fam);
+void generation_free(struct generation *g);
+
+/* The steps of struct api that all families share. */
+void generation_prep(struct exchange *x, const struct family *fam);
+void generation_ready(struct exchange *x);
+void generation_wake(struct exchange *x);
+void generation_drop(struct exchange *x);
+void generation_abandon(struct exchange *x);
+void generation_stop(struct exchange *x, const struct problem *p);
+
+/* Replies with a whole JSON body, which is taken over, and the header that names unknown fields; ends the exchange. */
+void generation_reply(struct generation *g, struct buf *body);
+
+/* The body's model must be one that is served (routes.h); its adapters, by model or lora. */
+int model_read(struct generation *g, const struct json *body, struct problem *p);
+/* The model's name in replies: that of the served model, or of the adapter that the request named. */
+const char *model_shown(const struct generation *g);
+
+/* Room for n prompts; each is to be filled with the family's tokens. */
+void generation_prompts(struct generation *g, int n);
+/* Tokenises text into prompt i.  user marks what must not be read as special tokens. */
+int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
+                        const struct text_range *user, size_t n_user, struct problem *p);
+
+/* A choice that is zeroed, its numbers filled in, gets its buffers and its family's beginning. */
+void choice_open(struct generation *g, struct choice *c);
+
+/* For families: the members that every object of a reply begins with, up to the
+ * value of "choices"; object names its kind. */
+void put_reply_head(const struct generation *g, struct buf *out, const char *object);
+/* Appends the prefix store's report on the first prompt as an object; put_cache_report appends it as a further
+ * member of usage, for requests with cache_report. */
+void generation_explain(const struct generation *g, struct buf *out);
+void put_cache_report(const struct generation *g, struct buf *out);
+void put_usage(const struct generation *g, struct buf *out, bool thinking);
+/* Token counts of a request, as usage reports them. */
+struct usage {
+	int prompt, cached, output, thought, accepted, rejected;
+}; /* accepted, rejected: drafts */
+struct usage generation_usage(const struct generation *g);
+/* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */
+void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out);
+/* The usage event, if it was asked for, and [DONE]. */
+void close_openai(struct generation *g, const char *object, bool thinking, struct buf *out);
+void event_begin(struct buf *out);
+void event_named(struct buf *out, const char *name); /* with an event line before its data */
+void event_end(struct buf *out);
+/* "stop", "length"; NULL in C for an answer that was broken off. */
+const char *finish_name(enum finish f);
+/* A token as logprobs show it: its text, U+FFFD for what is no UTF-8. */
+void put_token(const struct served *d, int32_t id, struct buf *out);
+void put_logprob(struct buf *out, float v);
+
+#endif

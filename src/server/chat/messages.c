@@ -1,0 +1,328 @@
+/* messages.c - see messages.h. */
+#include "server/chat/messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/chat/fields.h"
+
+static bool str_is(const struct json *j, const char *text)
+{
+	size_t n;
+	const char *s = json_str(j, &n);
+
+	return s && n == strlen(text) && !memcmp(s, text, n);
+}
+
+/* {"type": "image_url", "image_url": URL or {"url": URL}}, and what others call so. */
+static int image_part(const struct json *part, const char *type, struct images *im, const char *at, struct buf *text,
+                      struct problem *p)
+{
+	const struct json *v = json_get(part, !strcmp(type, "image") ? "image" : "image_url");
+	char where[140];
+	const char *s;
+	size_t n;
+
+	if (json_kind(v) == JSON_OBJECT)
+		v = json_get(v, "url");
+	snprintf(where, sizeof where, "%.90s.%s", at, !strcmp(type, "image") ? "image" : "image_url");
+	if (!(s = json_str(v, &n)))
+		return field_wrong(p, where, "a data URL, or an object with a url", v);
+	return images_url(im, s, n, where, text, p);
+}
+
+static int text_part(const struct json *part, struct images *im, const char *at, struct buf *text, struct problem *p)
+{
+	const struct json *type = json_get(part, "type"), *t;
+	char where[120];
+	const char *s;
+	size_t n;
+
+	if (json_kind(part) != JSON_OBJECT)
+		return field_wrong(p, at, "an object with a type", part);
+	snprintf(where, sizeof where, "%.90s.type", at);
+	if (json_kind(type) != JSON_STRING)
+		return field_wrong(p, where, "a string", type);
+	if (str_is(type, "image_url") || str_is(type, "image") || str_is(type, "input_image"))
+		return image_part(part, json_str(type, &n), im, at, text, p);
+	if (!str_is(type, "text") && !str_is(type, "refusal"))
+		return problem_set(p, 400, "unsupported_content", where,
+		                   "%s is \"%.40s\": this server reads parts of type \"text\" and \"image_url\"", where,
+		                   json_str(type, &n));
+	t = json_get(part, json_str(type, &n));
+	snprintf(where, sizeof where, "%.90s.%s", at, json_str(type, &n));
+	if (!(s = json_str(t, &n)))
+		return field_wrong(p, where, "a string", t);
+	buf_put(text, s, n);
+	return 0;
+}
+
+/* im NULL: no images. */
+static int content(const struct json *c, int i, struct images *im, struct buf *out, struct problem *p)
+{
+	char at[60];
+	struct buf text;
+	const char *s;
+	size_t n;
+	int r = 0;
+
+	snprintf(at, sizeof at, "messages[%d].content", i);
+	switch (json_kind(c)) {
+	case JSON_NULL: buf_puts(out, "\"\""); return 0;
+	case JSON_STRING:
+		s = json_str(c, &n);
+		json_put_str(out, s, n);
+		return 0;
+	case JSON_ARRAY:
+		buf_init(&text);
+		for (size_t k = 0; k < json_len(c) && !r; k++) {
+			snprintf(at, sizeof at, "messages[%d].content[%zu]", i, k);
+			r = text_part(json_at(c, k), im, at, &text, p);
+		}
+		json_put_str(out, text.p, text.n);
+		buf_fini(&text);
+		return r;
+	default: return field_wrong(p, at, "a string, null or an array of text parts", c);
+	}
+}
+
+/* An object, where the text is one.  Clients that cannot tell an empty map from an empty list write [], others null. */
+static void put_arguments(const struct json *a, struct buf *out)
+{
+	size_t n;
+	const char *s = json_str(a, &n);
+	const struct json *said;
+	struct json *j = NULL;
+
+	if (s)
+		j = json_parse(s, n, 0, NULL);
+	said = s ? j : a;
+	if (said && (json_kind(said) == JSON_NULL || (json_kind(said) == JSON_ARRAY && !json_len(said))))
+		buf_puts(out, "{}");
+	else
+		json_put(out, json_kind(j) == JSON_OBJECT ? j : a);
+	json_free(j);
+}
+
+/* {"id", "type", "function": {"name", "arguments"}} and whatever else. */
+static int tool_call(const struct json *call, const char *at, struct buf *out, struct problem *p)
+{
+	const struct json *f = json_get(call, "function"), *v;
+	struct json_cursor c;
+	char where[120];
+	const char *key;
+	int count = 0, r;
+
+	if ((r = field_takes(call, at, "id", TAKES_STRING, p)) || (r = field_takes(call, at, "type", TAKES_STRING, p)))
+		return r;
+	snprintf(where, sizeof where, "%.90s.function", at);
+	if (json_kind(f) != JSON_OBJECT)
+		return field_wrong(p, where, "an object with a name", f);
+	snprintf(where, sizeof where, "%.90s.function.name", at);
+	if (json_kind(json_get(f, "name")) != JSON_STRING)
+		return field_wrong(p, where, "a string", json_get(f, "name"));
+	snprintf(where, sizeof where, "%.90s.function.arguments", at);
+	v = json_get(f, "arguments");
+	if (json_kind(v) != JSON_NULL && json_kind(v) != JSON_STRING && json_kind(v) != JSON_OBJECT &&
+	    (json_kind(v) != JSON_ARRAY || json_len(v)))
+		return field_wrong(p, where, "a string or an object", v);
+	buf_putc(out, '{');
+	for (c = json_first(call); json_next(&c, &key, &v);) {
+		if (!strcmp(key, "function"))
+			continue;
+		json_put_cstr(out, key);
+		buf_putc(out, ':');
+		json_put(out, v);
+		buf_putc(out, ',');
+	}
+	buf_puts(out, "\"function\":{");
+	for (c = json_first(f); json_next(&c, &key, &v);) {
+		if (count++)
+			buf_putc(out, ',');
+		json_put_cstr(out, key);
+		buf_putc(out, ':');
+		if (!strcmp(key, "arguments"))
+			put_arguments(v, out);
+		else
+			json_put(out, v);
+	}
+	buf_puts(out, "}}");
+	return 0;
+}
+
+static int tool_calls(const struct json *calls, int i, struct buf *out, struct problem *p)
+{
+	char at[60];
+
+	snprintf(at, sizeof at, "messages[%d].tool_calls", i);
+	if (json_kind(calls) != JSON_ARRAY)
+		return field_wrong(p, at, "an array", calls);
+	buf_puts(out, ",\"tool_calls\":[");
+	for (size_t k = 0; k < json_len(calls); k++) {
+		int r;
+
+		snprintf(at, sizeof at, "messages[%d].tool_calls[%zu]", i, k);
+		if (k)
+			buf_putc(out, ',');
+		if ((r = tool_call(json_at(calls, k), at, out, p)))
+			return r;
+	}
+	buf_putc(out, ']');
+	return 0;
+}
+
+/* The thought of an assistant's message, by each name that servers give it: a string, or a list of details, whose texts
+ * are joined.  The first that is there and not empty counts. */
+static int thought(const struct json *m, int i, struct buf *out, struct problem *p)
+{
+	static const char *const names[] = { "reasoning_content", "reasoning", "thinking" };
+	const struct json *details = json_get(m, "reasoning_details");
+	char at[60];
+	const char *s;
+	size_t n;
+
+	for (int k = 0; k < 3; k++) {
+		const struct json *v = json_get(m, names[k]);
+
+		snprintf(at, sizeof at, "messages[%d].%s", i, names[k]);
+		if (json_kind(v) == JSON_NULL)
+			continue;
+		if (!(s = json_str(v, &n)))
+			return field_wrong(p, at, "a string", v);
+		if (!out->n)
+			buf_put(out, s, n);
+	}
+	snprintf(at, sizeof at, "messages[%d].reasoning_details", i);
+	if (json_kind(details) != JSON_NULL && json_kind(details) != JSON_ARRAY)
+		return field_wrong(p, at, "an array", details);
+	for (size_t k = 0, some = out->n; k < json_len(details) && !some; k++) {
+		const struct json *d = json_at(details, k);
+
+		if ((s = json_str(json_get(d, "text"), &n)) || (s = json_str(json_get(d, "summary"), &n)))
+			buf_put(out, s, n);
+	}
+	return 0;
+}
+
+/* A member that thought() reads. */
+static bool is_thought(const char *key)
+{
+	return !strcmp(key, "reasoning_content") || !strcmp(key, "reasoning") || !strcmp(key, "thinking") ||
+	       !strcmp(key, "reasoning_details");
+}
+
+static int put_thought(const struct json *m, int i, struct buf *out, struct problem *p)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b);
+	if (!(r = thought(m, i, &b, p)) && b.n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, b.p, b.n);
+	}
+	buf_fini(&b);
+	return r;
+}
+
+static int message(const struct json *m, int i, struct images *im, struct buf *out, struct problem *p)
+{
+	static const char *const roles[] = { "system", "developer", "user", "assistant", "tool" };
+	const struct json *role = json_get(m, "role"), *v;
+	struct json_cursor c;
+	const char *key;
+	char at[60];
+	size_t k = 0;
+	int r;
+
+	snprintf(at, sizeof at, "messages[%d]", i);
+	if (json_kind(m) != JSON_OBJECT)
+		return field_wrong(p, at, "an object with role and content", m);
+	while (k < 5 && !str_is(role, roles[k]))
+		k++;
+	snprintf(at, sizeof at, "messages[%d].role", i);
+	if (k == 5)
+		return field_wrong(p, at, "system, developer, user, assistant or tool", role);
+	snprintf(at, sizeof at, "messages[%d]", i);
+	if ((r = field_takes(m, at, "name", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "tool_call_id", TAKES_STRING, p)) ||
+	    (r = field_takes(m, at, "prefix", TAKES_BOOL, p)))
+		return r;
+	snprintf(at, sizeof at, "messages[%d].content", i);
+	if (k != 3 && !json_get(m, "content"))
+		return field_wrong(p, at, "a string, null or an array of text parts", NULL);
+	buf_puts(out, "{\"role\":");
+	json_put_cstr(out, k == 1 ? "system" : roles[k]);
+	buf_puts(out, ",\"content\":");
+	if ((r = content(json_get(m, "content"), i, k == 2 || k == 4 ? im : NULL, out, p)) ||
+	    (k == 3 && (r = put_thought(m, i, out, p))))
+		return r;
+	for (c = json_first(m); json_next(&c, &key, &v);) {
+		if (!strcmp(key, "role") || !strcmp(key, "content") || json_kind(v) == JSON_NULL ||
+		    (k == 3 && is_thought(key)))
+			continue;
+		if (!strcmp(key, "tool_calls")) {
+			if ((r = tool_calls(v, i, out, p)))
+				return r;
+			continue;
+		}
+		if (!strcmp(key, "function_call") || !strcmp(key, "audio")) {
+			snprintf(at, sizeof at, "messages[%d].%s", i, key);
+			return problem_set(p, 400, "unsupported_field", at, "%s is not supported by this server%s", at,
+			                   *key == 'f' ? ": use tool_calls" : "");
+		}
+		buf_putc(out, ',');
+		json_put_cstr(out, key);
+		buf_putc(out, ':');
+		json_put(out, v);
+	}
+	buf_putc(out, '}');
+	return 0;
+}
+
+int messages_normal(const struct json *messages, struct images *im, struct buf *out, struct problem *p)
+{
+	int r;
+
+	if (json_kind(messages) != JSON_ARRAY)
+		return messages ? field_wrong(p, "messages", "an array of messages", messages) :
+		                  problem_set(p, 400, "missing_field", "messages",
+		                              "messages is missing: an array of messages");
+	if (!json_len(messages))
+		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
+	buf_putc(out, '[');
+	for (size_t i = 0; i < json_len(messages); i++) {
+		if (i)
+			buf_putc(out, ',');
+		if ((r = message(json_at(messages, i), (int)i, im, out, p)))
+			return r;
+	}
+	buf_putc(out, ']');
+	return 0;
+}
+
+int tools_check(const struct json *tools, struct problem *p)
+{
+	char at[60];
+	int r;
+
+	for (size_t i = 0; i < json_len(tools); i++) {
+		const struct json *t = json_at(tools, i), *f = json_get(t, "function");
+
+		snprintf(at, sizeof at, "tools[%zu].type", i);
+		if (!str_is(json_get(t, "type"), "function"))
+			return field_wrong(p, at, "\"function\"", json_get(t, "type"));
+		snprintf(at, sizeof at, "tools[%zu].function", i);
+		if (json_kind(f) != JSON_OBJECT)
+			return field_wrong(p, at, "an object with a name", f);
+		snprintf(at, sizeof at, "tools[%zu].function.name", i);
+		if (json_kind(json_get(f, "name")) != JSON_STRING)
+			return field_wrong(p, at, "a string", json_get(f, "name"));
+		snprintf(at, sizeof at, "tools[%zu].function", i);
+		if ((r = field_takes(f, at, "description", TAKES_STRING, p)) ||
+		    (r = field_takes(f, at, "parameters", TAKES_OBJECT, p)) ||
+		    (r = field_takes(f, at, "strict", TAKES_BOOL, p)))
+			return r;
+	}
+	return 0;
+}

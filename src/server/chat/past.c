@@ -1,0 +1,569 @@
+/* past.c - see past.h. */
+#include "server/chat/past.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/allowance.h"
+
+struct text {
+	const char *p;
+	size_t n;
+};
+
+enum { MESSAGE_DEPTH = 200 }; /* as chat.c parses them */
+
+static const char blanks[] = " \t\r\n";
+
+static struct text trim(struct text t)
+{
+	while (t.n && strchr(blanks, t.p[0]) && t.p[0])
+		t = (struct text){ t.p + 1, t.n - 1 };
+	while (t.n && strchr(blanks, t.p[t.n - 1]) && t.p[t.n - 1])
+		t.n--;
+	return t;
+}
+
+static struct text text_of(const struct json *v)
+{
+	struct text t = { "", 0 };
+	size_t n;
+	const char *s = json_str(v, &n);
+
+	if (s)
+		t = (struct text){ s, n };
+	return t;
+}
+
+static bool same(struct text a, struct text b)
+{
+	return a.n == b.n && !memcmp(a.p, b.p, a.n);
+}
+
+static bool role_is(const struct json *message, const char *role)
+{
+	size_t n;
+	const char *s = json_str(json_get(message, "role"), &n);
+
+	return s && !strcmp(s, role);
+}
+
+/* ---- what a message of the assistant says ---- */
+
+struct said {
+	struct text content, thinking;
+	bool tagged; /* the thinking stood in the content */
+	const struct json *calls;
+};
+
+static struct said read_said(const struct json *m)
+{
+	static const char open[] = "<think>", close[] = "</think>";
+	struct said s = { .content = text_of(json_get(m, "content")), .calls = json_get(m, "tool_calls") };
+	const char *end = memmem(s.content.p, s.content.n, close, sizeof close - 1), *begin;
+
+	if (end) {
+		struct text whole = s.content;
+
+		s.tagged = true;
+		s.thinking = (struct text){ whole.p, (size_t)(end - whole.p) };
+		s.content = (struct text){ end + sizeof close - 1, whole.n - s.thinking.n - (sizeof close - 1) };
+		begin = memmem(s.thinking.p, s.thinking.n, open, sizeof open - 1);
+		if (begin)
+			s.thinking = (struct text){ begin + sizeof open - 1,
+				                    (size_t)(end - begin) - (sizeof open - 1) };
+	}
+	if (!s.thinking.n)
+		s.thinking = text_of(json_get(m, "reasoning_content"));
+	s.content = trim(s.content);
+	s.thinking = trim(s.thinking);
+	return s;
+}
+
+/* ---- keys ---- */
+
+struct member {
+	const char *name;
+	const struct json *value;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+/* One text for all ways to write a value: members by name, numbers by value. */
+static void put_canonical(struct buf *b, const struct json *j)
+{
+	struct json_cursor c;
+	struct member *m;
+	size_t n = json_len(j), i = 0;
+	int64_t whole;
+	double d = 0;
+
+	if (!allowance_spend(1))
+		return;
+	switch (json_kind(j)) {
+	case JSON_INT:
+	case JSON_DOUBLE:
+		json_to_double(j, &d);
+		/* 2^53: beyond it a double is no longer every whole number. */
+		if (json_kind(j) == JSON_INT && json_to_whole(j, &whole))
+			buf_puts(b, json_number_text(j)); /* beyond 64 bits */
+		else if (!json_to_int(j, &whole) && (whole > INT64_C(1) << 53 || whole < -(INT64_C(1) << 53)))
+			buf_printf(b, "%lld", (long long)whole);
+		else
+			buf_printf(b, "%.17g", d);
+		break;
+	case JSON_ARRAY:
+		buf_putc(b, '[');
+		for (i = 0; i < n && !allowance_why(); i++) {
+			put_canonical(b, json_at(j, i));
+			buf_putc(b, ',');
+		}
+		buf_putc(b, ']');
+		break;
+	case JSON_OBJECT:
+		m = xcalloc(n + 1, sizeof *m);
+		for (c = json_first(j); i < n && json_next(&c, &m[i].name, &m[i].value); i++)
+			;
+		qsort(m, i, sizeof *m, by_name);
+		buf_putc(b, '{');
+		for (n = i, i = 0; i < n && !allowance_why(); i++) {
+			json_put_cstr(b, m[i].name);
+			buf_putc(b, ':');
+			put_canonical(b, m[i].value);
+			buf_putc(b, ',');
+		}
+		buf_putc(b, '}');
+		free(m);
+		break;
+	default: json_put(b, j);
+	}
+}
+
+static const struct json *function_of(const struct json *calls, size_t i)
+{
+	return json_get(json_at(calls, i), "function");
+}
+
+static void put_key(struct sha256 *s, const struct json *m)
+{
+	struct text role = text_of(json_get(m, "role")), content = text_of(json_get(m, "content"));
+	struct said said;
+	struct buf b;
+
+	sha256_field(s, role.p, role.n);
+	if (!role_is(m, "assistant")) {
+		sha256_field(s, content.p, content.n);
+		return;
+	}
+	said = read_said(m);
+	sha256_field(s, said.content.p, said.content.n);
+	buf_init(&b);
+	for (size_t i = 0; i < json_len(said.calls); i++) {
+		json_put(&b, json_get(function_of(said.calls, i), "name"));
+		put_canonical(&b, json_get(function_of(said.calls, i), "arguments"));
+		buf_putc(&b, ';');
+	}
+	sha256_field(s, b.p, b.n);
+	buf_fini(&b);
+}
+
+static struct digest next_key(const struct digest *before, const struct json *message)
+{
+	struct sha256 s;
+	struct digest d;
+
+	sha256_init(&s);
+	sha256_put(&s, before, sizeof *before);
+	put_key(&s, message);
+	sha256_end(&s, &d);
+	return d;
+}
+
+static struct digest first_key(const struct past_context *c)
+{
+	struct sha256 s;
+	struct digest d;
+	struct buf b;
+
+	sha256_init(&s);
+	sha256_field(&s, c->salt ? c->salt : "", c->salt ? strlen(c->salt) : 0);
+	sha256_put(&s, &c->key, sizeof c->key);
+	buf_init(&b);
+	json_put(&b, c->tools);
+	buf_putc(&b, '\n');
+	json_put(&b, c->variables);
+	sha256_field(&s, b.p, b.n);
+	buf_fini(&b);
+	sha256_end(&s, &d);
+	return d;
+}
+
+/* ---- reading ---- */
+
+void past_fini(struct past *h)
+{
+	for (int i = 0; i < h->n; i++)
+		turns_give_back(h->turns, h->turn[i]);
+	free(h->turn);
+	free(h->splice);
+	*h = (struct past){ 0 };
+}
+
+/* A thought that the client wrote is the client's. */
+static bool may_restore(const struct json *theirs, const struct turn *t, enum turn_replay mode)
+{
+	struct json *message = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL);
+	struct said a = read_said(theirs), b = read_said(message);
+	bool may = same(a.thinking, b.thinking) || (!a.thinking.n && mode == REPLAY_ALL);
+
+	json_free(message);
+	return may;
+}
+
+void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const struct past_context *context,
+               const struct json *messages)
+{
+	h->turns = turns;
+	h->n = (int)json_len(messages);
+	h->turn = xcalloc((size_t)h->n + 1, sizeof *h->turn);
+	h->end = first_key(context);
+	for (int i = 0; i < h->n && allowance_spend(1); i++) {
+		const struct json *m = json_at(messages, (size_t)i);
+		struct turn *t;
+
+		h->end = next_key(&h->end, m);
+		if (!role_is(m, "assistant") || !(t = turns_find(turns, &h->end)))
+			continue;
+		if (may_restore(m, t, mode)) {
+			h->turn[i] = t;
+			h->n_turn++;
+		} else {
+			turns_give_back(turns, t);
+		}
+	}
+}
+
+/* ---- putting ours in the place of theirs ---- */
+
+static void put_member(struct buf *out, const char *name, const struct json *value)
+{
+	if (out->p[out->n - 1] != '{')
+		buf_putc(out, ',');
+	json_put_cstr(out, name);
+	buf_putc(out, ':');
+	json_put(out, value);
+}
+
+static void put_string(struct buf *out, const char *name, struct text t)
+{
+	if (out->p[out->n - 1] != '{')
+		buf_putc(out, ',');
+	json_put_cstr(out, name);
+	buf_putc(out, ':');
+	json_put_str(out, t.p, t.n);
+}
+
+/* Appends the client's call, with its id and other members, but with our function: the name, and the
+ * arguments as the model wrote them. */
+static void put_call(struct buf *out, const struct json *theirs, const struct json *ours)
+{
+	struct json_cursor c;
+	const struct json *v;
+	const char *name;
+
+	buf_putc(out, '{');
+	for (c = json_first(theirs); json_next(&c, &name, &v);)
+		put_member(out, name, strcmp(name, "function") ? v : json_get(ours, "function"));
+	buf_putc(out, '}');
+}
+
+static void put_ours(struct buf *out, const struct json *theirs, const struct turn *t)
+{
+	struct json *ours = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL);
+	struct said said = read_said(ours);
+	struct json_cursor c;
+	const struct json *v;
+	const char *name;
+
+	buf_putc(out, '{');
+	for (c = json_first(theirs); json_next(&c, &name, &v);) {
+		if (!strcmp(name, "content")) {
+			put_string(out, name, said.content);
+		} else if (!strcmp(name, "tool_calls")) {
+			buf_puts(out, ",\"tool_calls\":[");
+			for (size_t i = 0; i < json_len(v); i++) {
+				if (i)
+					buf_putc(out, ',');
+				put_call(out, json_at(v, i), json_at(said.calls, i));
+			}
+			buf_putc(out, ']');
+		} else if (strcmp(name, "reasoning_content")) {
+			put_member(out, name, v);
+		}
+	}
+	if (said.thinking.n)
+		put_string(out, "reasoning_content", said.thinking);
+	buf_putc(out, '}');
+	json_free(ours);
+}
+
+void past_restore(const struct past *h, const struct json *messages, struct buf *out)
+{
+	for (int i = 0; i < h->n; i++) {
+		const struct json *m = json_at(messages, (size_t)i);
+
+		buf_putc(out, i ? ',' : '[');
+		if (h->turn[i])
+			put_ours(out, m, h->turn[i]);
+		else
+			json_put(out, m);
+	}
+	buf_putc(out, ']');
+}
+
+void past_blank(const struct past *h, const struct json *messages, struct buf *out)
+{
+	for (int i = 0; i < h->n; i++) {
+		buf_putc(out, i ? ',' : '[');
+		if (h->turn[i])
+			buf_puts(out, "{\"role\":\"assistant\",\"content\":\"x\"}");
+		else
+			json_put(out, json_at(messages, (size_t)i));
+	}
+	buf_putc(out, ']');
+}
+
+/* ---- the text ---- */
+
+/* Where message m's own strings stand in a rendering: [begin, end); false: nowhere. */
+static bool strings_of(const struct template_output *o, int m, size_t *begin, size_t *end)
+{
+	size_t at = 0;
+	bool found = false;
+
+	for (size_t i = 0; i < o->n_runs; at = o->runs[i++].end) {
+		if (o->runs[i].message != m || o->runs[i].end == at)
+			continue;
+		if (!found)
+			*begin = at;
+		*end = o->runs[i].end;
+		found = true;
+	}
+	return found;
+}
+
+/* The end of the strings that come before this byte; the beginning of those that
+ * come after it, and whose they are (-1: the end of the text). */
+static size_t strings_before(const struct template_output *o, size_t byte)
+{
+	size_t at = 0, end = 0;
+
+	for (size_t i = 0; i < o->n_runs && o->runs[i].end <= byte; at = o->runs[i++].end)
+		if (o->runs[i].message >= 0 && o->runs[i].end > at)
+			end = o->runs[i].end;
+	return end;
+}
+
+static size_t strings_after(const struct template_output *o, size_t byte, int *message)
+{
+	size_t at = 0;
+
+	*message = -1;
+	for (size_t i = 0; i < o->n_runs; at = o->runs[i++].end) {
+		if (at >= byte && o->runs[i].message >= 0 && o->runs[i].end > at) {
+			*message = o->runs[i].message;
+			return at;
+		}
+	}
+	return o->text.n;
+}
+
+/* The turn that message m is, from the end of its header to where the template goes
+ * on after it: what follows there is what follows a word in the turn's place. */
+static bool place_of(const struct past *h, const struct template_output *o, const struct template_output *blank, int m,
+                     size_t *from, size_t *to)
+{
+	const char *header = h->turn[m]->header, *p, *found = NULL;
+	size_t n = strlen(header), begin = 0, end = 0, before, b_begin = 0, b_end = 0, next, b_next, tail;
+	int who, b_who;
+
+	if (!n || !strings_of(o, m, &begin, &end) || !strings_of(blank, m, &b_begin, &b_end))
+		return false;
+	before = strings_before(o, begin);
+	for (p = o->text.p + before; (p = memmem(p, (size_t)(o->text.p + begin - p), header, n)); p++)
+		found = p;
+	if (!found)
+		return false;
+	*from = (size_t)(found - o->text.p) + n;
+	next = strings_after(o, end, &who);
+	b_next = strings_after(blank, b_end, &b_who);
+	tail = b_next - b_end;
+	/* Two turns of ours in a row: the second's beginning differs between the renderings. */
+	if (who != b_who || (who >= 0 && h->turn[who]) || tail > next - end ||
+	    memcmp(o->text.p + next - tail, blank->text.p + b_end, tail) != 0)
+		return false;
+	*to = next - tail;
+	return *from <= begin && *to >= end;
+}
+
+static size_t bytes_of(const struct turn *t, const struct tokenizer *tok, struct buf *out)
+{
+	size_t from = out->n;
+
+	for (size_t i = 0; i < t->n; i++) {
+		size_t n = 0;
+		const char *p = tokenizer_token_bytes(tok, t->id[i], &n);
+
+		if (p)
+			buf_put(out, p, n);
+	}
+	return out->n - from;
+}
+
+/* [from, to) of the old text became n bytes; the turn's own strings began at `begin`. */
+struct edit {
+	size_t from, begin, to, n;
+};
+
+/* Where a byte of the old text is in the new one. */
+static size_t moved(const struct edit *e, int n, size_t byte)
+{
+	size_t shift = 0; /* modulo 2^64, as all that is added to it */
+
+	for (int i = 0; i < n && byte > e[i].from; i++) {
+		if (byte <= e[i].begin)
+			return e[i].from + shift;
+		if (byte < e[i].to)
+			return e[i].from + shift + e[i].n;
+		shift += e[i].n - (e[i].to - e[i].from);
+	}
+	return byte + shift;
+}
+
+/* All that points into the text follows it. */
+static void move_all(struct prompt *p, const struct edit *e, int n)
+{
+	for (size_t i = 0; i < p->out.n_runs; i++)
+		p->out.runs[i].end = moved(e, n, p->out.runs[i].end);
+	for (int i = 0; i < MARKS_MAX; i++)
+		p->part[i] = moved(e, n, p->part[i]);
+	/* Ranges inside a kept turn stay inside it, where no text is tokenised. */
+	for (size_t i = 0; i < p->n_user; i++)
+		p->user[i] = (struct text_range){ moved(e, n, p->user[i].start), moved(e, n, p->user[i].end) };
+}
+
+void past_splice(struct past *h, struct prompt *p, const struct template_output *blank, const struct tokenizer *t)
+{
+	struct edit *edit = xcalloc((size_t)h->n_turn + 1, sizeof *edit);
+	struct buf text;
+	size_t at = 0;
+	int n = 0;
+
+	h->splice = xcalloc((size_t)h->n_turn + 1, sizeof *h->splice);
+	buf_init(&text);
+	for (int m = 0; m < h->n; m++) {
+		struct edit *e = &edit[n];
+		size_t end;
+
+		if (!h->turn[m] || !place_of(h, &p->out, blank, m, &e->from, &e->to) || e->from < at)
+			continue;
+		strings_of(&p->out, m, &e->begin, &end);
+		buf_put(&text, p->out.text.p + at, e->from - at);
+		h->splice[n].at = text.n;
+		h->splice[n].turn = h->turn[m];
+		h->splice[n].n = e->n = bytes_of(h->turn[m], t, &text);
+		h->n_token += (int)h->turn[m]->n;
+		at = e->to;
+		n++;
+	}
+	h->n_splice = n;
+	buf_put(&text, p->out.text.p + at, p->out.text.n - at);
+	move_all(p, edit, n);
+	buf_fini(&p->out.text);
+	p->out.text = text;
+	free(edit);
+}
+
+void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer)
+{
+	struct digest key = next_key(&h->end, message);
+	struct buf text;
+
+	buf_init(&text);
+	json_put(&text, message);
+	turns_put(h->turns, &key, answer, header, text.p, text.n);
+	buf_fini(&text);
+}
+
+/* ---- lines that mean nothing ---- */
+
+/* Bytes of it at the beginning of p[0..n): the name, then any number of
+ * "name=value;", then the end of the line.  What follows on the line stays: blocks
+ * of a system prompt are joined without a break. */
+static size_t volatile_bytes(const char *p, size_t n)
+{
+	static const char name[] = "x-anthropic-billing-header:";
+	size_t i = sizeof name - 1;
+
+	if (n < i || memcmp(p, name, i) != 0)
+		return 0;
+	for (;;) {
+		size_t k = i;
+
+		while (k < n && p[k] == ' ')
+			k++;
+		while (k < n && (p[k] == '_' || (p[k] >= 'a' && p[k] <= 'z')))
+			k++;
+		if (k == n || p[k] != '=')
+			break;
+		while (k < n && p[k] != ';' && p[k] != '\n')
+			k++;
+		if (k == n || p[k] != ';')
+			break;
+		i = k + 1;
+	}
+	while (i < n && p[i] == ' ')
+		i++;
+	return i + (i < n && p[i] == '\n');
+}
+
+bool past_drop_volatile(const struct json *messages, struct buf *out)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < json_len(messages) && !found; i++) {
+		const struct json *m = json_at(messages, i);
+		struct text t = text_of(json_get(m, "content"));
+
+		found = role_is(m, "system") && volatile_bytes(t.p, t.n);
+	}
+	if (!found)
+		return false;
+	buf_putc(out, '[');
+	for (size_t i = 0; i < json_len(messages); i++) {
+		const struct json *m = json_at(messages, i), *v;
+		struct json_cursor c;
+		const char *name;
+
+		if (i)
+			buf_putc(out, ',');
+		buf_putc(out, '{');
+		for (c = json_first(m); json_next(&c, &name, &v);) {
+			struct text t = text_of(v);
+			size_t drop = role_is(m, "system") && !strcmp(name, "content") ? volatile_bytes(t.p, t.n) : 0;
+
+			if (drop)
+				put_string(out, name, (struct text){ t.p + drop, t.n - drop });
+			else
+				put_member(out, name, v);
+		}
+		buf_putc(out, '}');
+	}
+	buf_putc(out, ']');
+	return true;
+}

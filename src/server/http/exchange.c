@@ -1,0 +1,610 @@
+/* exchange.c - see exchange.h. */
+#include "server/http/exchange.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/allowance.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "server/inside.h"
+
+void random_id(char out[24])
+{
+	static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	unsigned char r[22];
+
+	/* 22 digits of base 62 hold 131 bits.  The modulo's bias costs less than one of them. */
+	if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
+		fault_abort();
+	for (int i = 0; i < 22; i++)
+		out[i] = digit[r[i] % 62];
+	out[22] = 0;
+}
+
+/* ---- who answers ---- */
+
+enum { PATH_ROOM = 256 }; /* of a path with doubled slashes; a longer one is none of ours */
+
+/* The path that was meant: base URLs that end with /v1 get another one, and some clients end paths with a slash, or put
+ * one behind a base URL that has its own.  Where a slash is left out the path is in room. */
+static struct http_slice meant(struct http_slice path, char room[PATH_ROOM])
+{
+	size_t n = 0;
+
+	if (path.n <= PATH_ROOM && memmem(path.p, path.n, "//", 2)) {
+		for (size_t i = 0; i < path.n; i++)
+			if (path.p[i] != '/' || !n || room[n - 1] != '/')
+				room[n++] = path.p[i];
+		path = (struct http_slice){ room, n };
+	}
+	if (path.n > 7 && !memcmp(path.p, "/v1/v1/", 7)) {
+		path.p += 3;
+		path.n -= 3;
+	}
+	if (path.n > 1 && path.p[path.n - 1] == '/')
+		path.n--;
+	return path;
+}
+
+/* path: as it came; meant: as it was meant. */
+static bool path_matches(const struct route *r, struct http_slice path, struct http_slice meant)
+{
+	size_t n = strlen(r->path);
+
+	path = r->exact ? path : meant;
+	if (r->prefix)
+		return path.n > n && memcmp(path.p, r->path, n) == 0;
+	return http_slice_is(path, r->path);
+}
+
+/* Answers a preflight request, which a browser sends before a page of another origin may
+ * ask: conn.c adds the header lines. */
+static void preflight_ready(struct exchange *x)
+{
+	exchange_reply(x, 200, "text/plain", "", 0);
+}
+
+static const struct api preflight_api = { .ready = preflight_ready };
+static const struct route preflight = { .path = "OPTIONS", .open = true, .api = &preflight_api };
+
+static bool takes(const struct route *r, const struct http *h)
+{
+	if (r->post || r->del)
+		return http_slice_is(h->method, r->post ? "POST" : "DELETE");
+	return http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
+}
+
+const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p)
+{
+	struct http_slice coded = http_field(h, "content-encoding");
+	int key;
+	char allow[sizeof p->allow] = "", room[PATH_ROOM];
+	struct http_slice path = meant(h->path, room);
+	enum error_shape shape = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13) ? SHAPE_ANTHROPIC :
+	                                                                                     SHAPE_OPENAI;
+
+	if (gate_check(&s->gate, h, p)) {
+		p->shape = shape;
+		return NULL;
+	}
+	if (s->opts.cors_origin && http_slice_is(h->method, "OPTIONS"))
+		return &preflight;
+
+	for (const struct route *r = routes; r->path; r++) {
+		if (!path_matches(r, h->path, path))
+			continue;
+		shape = r->shape;
+		if (!takes(r, h)) {
+			size_t n = strlen(allow);
+
+			snprintf(allow + n, sizeof allow - n, "%s%s", n ? ", " : "",
+			         r->post ? "POST" :
+			         r->del  ? "DELETE" :
+			                   "GET, HEAD");
+			continue;
+		}
+		if (!r->open && clients_admit(&s->clients, h, &key)) {
+			problem_set(
+				p, 401, "invalid_api_key", NULL,
+				"this server wants its API key: Authorization: Bearer KEY, x-api-key: KEY, or api-key: KEY");
+			p->shape = shape;
+			return NULL;
+		}
+		if (coded.n && (coded.n != 8 || strncasecmp(coded.p, "identity", 8))) {
+			problem_set(p, 415, NULL, NULL, "bodies are not decoded: send it without Content-Encoding");
+			p->shape = shape;
+			return NULL;
+		}
+		if (s->stopping && r->api->prep) {
+			problem_stopping(p);
+			p->shape = shape;
+			return NULL;
+		}
+		return r;
+	}
+	if (*allow) {
+		problem_set(p, 405, NULL, NULL, "%.*s is not a method of %.*s; it takes %s", (int)h->method.n,
+		            h->method.p, (int)(h->path.n < 200 ? h->path.n : 200), h->path.p, allow);
+		memcpy(p->allow, allow, sizeof allow);
+	} else {
+		problem_set(
+			p, 404, NULL, NULL,
+			"there is nothing at %.*s; what there is begins with /v1/ (chat/completions, messages, responses, models)",
+			(int)(h->path.n < 200 ? h->path.n : 200), h->path.p);
+	}
+	p->shape = shape;
+	return NULL;
+}
+
+/* ---- life ---- */
+
+static struct exchange *take_exchange(struct server *s)
+{
+	struct exchange *x = s->rest;
+
+	if (x) {
+		s->rest = x->next;
+		x->next = NULL;
+		return x;
+	}
+	x = xcalloc(1, sizeof *x);
+	x->srv = s;
+	buf_init(&x->body);
+	buf_init(&x->rest);
+	buf_init(&x->warned);
+	buf_init(&x->query);
+	if (s->n_all == s->cap_all) {
+		s->cap_all = s->cap_all ? 2 * s->cap_all : 64;
+		s->all = xrealloc(s->all, size_mul(s->cap_all, sizeof(struct exchange *)));
+	}
+	s->all[s->n_all++] = x;
+	return x;
+}
+
+static void forget_body(struct exchange *x)
+{
+	x->srv->body_bytes -= x->body_counted;
+	x->body_counted = 0;
+}
+
+/* ---- a deadline while it is prepared ---- */
+
+static void cancel(struct exchange *x, enum cause why, const struct problem *p);
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct exchange *x = arg;
+	struct problem p;
+
+	server_turn(x->srv);
+	if (x->stage != PREPARING || x->cancelled || !x->conn)
+		return;
+	problem_set(&p, 504, "deadline", NULL, "the deadline passed while the request was prepared");
+	cancel(x, CAUSE_DEADLINE, &p);
+}
+
+static void arm_late(struct exchange *x)
+{
+	int64_t left = x->deadline_ns - clock_monotonic_ns();
+	struct timeval tv;
+
+	if (!x->deadline_ns)
+		return;
+	if (!x->late)
+		x->late = evtimer_new(x->srv->base, on_late, x);
+	if (!x->late)
+		fault_no_memory();
+	left = left > 0 ? left : 0;
+	tv = (struct timeval){ left / 1000000000, left % 1000000000 / 1000 };
+	event_add(x->late, &tv);
+}
+
+static void disarm_late(struct exchange *x)
+{
+	if (x->late)
+		event_del(x->late);
+}
+
+static void put_to_rest(struct exchange *x)
+{
+	struct server *s = x->srv;
+
+	assert(!x->conn);
+	disarm_late(x);
+	if (x->route->api->drop)
+		x->route->api->drop(x);
+	access_log(x);
+	x->work = NULL;
+	forget_body(x);
+	buf_fini(&x->body);
+	buf_fini(&x->rest);
+	buf_fini(&x->warned);
+	buf_fini(&x->query);
+	if (x->heavy)
+		workers_trim(s);
+	x->heavy = false;
+	x->stage = AT_REST;
+	x->next = s->rest;
+	s->rest = x;
+}
+
+void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX])
+{
+	struct http_slice v = h ? http_field(h, "x-request-id") : (struct http_slice){ 0 };
+	bool good = v.n > 0 && v.n < REQUEST_ID_MAX;
+
+	for (size_t i = 0; good && i < v.n; i++)
+		good = v.p[i] > 0x20 && v.p[i] < 0x7f;
+	if (good)
+		snprintf(out, REQUEST_ID_MAX, "%.*s", (int)v.n, v.p);
+	else
+		snprintf(out, REQUEST_ID_MAX, "%s", other);
+}
+
+/* Header x-request-deadline-ms: milliseconds from now.  A value that is no number is ignored. */
+static int64_t read_deadline(const struct http *h, int64_t now)
+{
+	enum { MS_MAX = 1000000000 }; /* eleven days */
+	struct http_slice v = http_field(h, "x-request-deadline-ms");
+	int64_t ms = 0;
+
+	for (size_t i = 0; i < v.n; i++) {
+		if (v.p[i] < '0' || v.p[i] > '9')
+			return 0;
+		ms = ms > MS_MAX ? ms : ms * 10 + v.p[i] - '0';
+	}
+	return v.n ? now + ms * 1000000 : 0;
+}
+
+/* ---- faults ---- */
+
+struct call {
+	struct exchange *x;
+	void (*fn)(struct exchange *x);
+};
+
+static void do_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->fn(c->x);
+}
+
+int exchange_fault(struct problem *p, int code)
+{
+	return problem_set(p, code == E_MEMORY ? 503 : 500, code == E_MEMORY ? "out_of_memory" : "internal_error", NULL,
+	                   "%s", fault_words(code));
+}
+
+/* Handles a fault in this request's work: cancels it, and tells its client if the reply
+ * has not begun; other requests are not affected. */
+static void break_down(struct exchange *x)
+{
+	struct conn *c = x->conn;
+	struct problem p;
+	struct buf b;
+
+	exchange_fault(&p, fault_code());
+	x->srv->metrics.faults++;
+	if (x->stage == AT_REST)
+		return; /* it had ended before */
+	if (x->route->api->abandon)
+		x->route->api->abandon(x);
+	x->work = NULL;
+	x->access.finish = "error";
+	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
+	x->conn = NULL;
+	if (c && c->x == x && x->status == 0) {
+		p.shape = x->route->shape;
+		x->status = p.status;
+		buf_init(&b);
+		problem_put(&b, &p);
+		conn_reply(c, p.status, "application/json", NULL, b.p, b.n);
+		buf_fini(&b);
+		put_to_rest(x);
+		conn_next(c);
+	} else {
+		/* Half of a reply is out: that it breaks off says the rest. */
+		put_to_rest(x);
+		if (c) {
+			c->x = NULL;
+			conn_close(c, CAUSE_LEFT);
+		}
+	}
+}
+
+static void guarded(struct exchange *x, void (*fn)(struct exchange *x))
+{
+	struct call c = { x, fn };
+
+	if (!fault_guard(do_call, &c))
+		break_down(x);
+}
+
+void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
+{
+	struct exchange *x = take_exchange(c->srv);
+	char room[PATH_ROOM];
+	struct http_slice rest = route->exact ? c->http.path : meant(c->http.path, room);
+
+	x->conn = c;
+	c->x = x;
+	x->route = route;
+	x->body = *body;
+	x->body_counted = (int64_t)x->body.n;
+	buf_init(body);
+	x->t_begin = clock_monotonic_ns();
+	x->deadline_ns = read_deadline(&c->http, x->t_begin);
+	x->status = 0;
+	x->problem.status = 0;
+	x->prepared = false;
+	x->cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
+	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");
+	x->anthropic = http_field(&c->http, "anthropic-version").n > 0;
+	x->access = (struct access){ 0 };
+	x->cause = CAUSE_LEFT;
+	x->cancelled = x->faulted = false;
+	clients_admit(&c->srv->clients, &c->http, &x->key);
+	x->keyed = clients_name(&c->srv->clients, x->key, x->client);
+	if (!x->keyed)
+		client_name(NULL, 0, c->peer, x->client);
+	atomic_store(&x->gone, false);
+	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
+	random_id(x->id);
+	request_id(&c->http, x->id, x->request_id);
+	if (route->prefix) {
+		size_t bad;
+
+		rest.p += strlen(route->path);
+		rest.n -= strlen(route->path);
+		buf_put(&x->query, c->http.query.p, c->http.query.n);
+		if (http_unescape(rest, &x->rest, &bad)) {
+			struct problem p;
+
+			problem_set(&p, 400, NULL, NULL, "the path holds a bad percent escape at byte %zu",
+			            strlen(route->path) + bad);
+			exchange_refuse(x, &p);
+			return;
+		}
+	}
+	if (route->api->prep) {
+		struct problem p;
+
+		x->stage = PREPARING;
+		if (workers_give(c->srv, x, &p))
+			exchange_refuse(x, &p);
+		else
+			arm_late(x);
+	} else {
+		x->stage = RUNNING;
+		guarded(x, route->api->ready);
+	}
+}
+
+void exchange_end(struct exchange *x)
+{
+	struct conn *c = x->conn;
+
+	x->conn = NULL;
+	put_to_rest(x);
+	if (c)
+		conn_next(c);
+}
+
+void exchange_leave(struct exchange *x, enum cause why)
+{
+	x->conn = NULL;
+	if (!x->cancelled)
+		x->cause = why;
+	atomic_store(&x->gone, true);
+	if (x->stage == PREPARING && !x->cancelled)
+		exchange_cancelled(x, LEFT_PREPARING);
+	/* Of one that is at work the worker's post is the end. */
+	if (x->stage != PREPARING || workers_take_back(x->srv, x))
+		put_to_rest(x);
+}
+
+void exchange_cancelled(struct exchange *x, enum left_at at)
+{
+	x->access.finish = "cancelled";
+	metrics_cancelled(&x->srv->metrics, x->cause, at);
+	if (!*x->access.why)
+		snprintf(x->access.why, sizeof x->access.why, "%s while %s", cause_names[x->cause], stage_names[at]);
+}
+
+/* ---- cancelling by name ---- */
+
+static void cancel(struct exchange *x, enum cause why, const struct problem *p)
+{
+	x->cause = why;
+	x->cancelled = true;
+	if (x->stage == PREPARING) {
+		/* The worker sees gone and stops early; its post then refuses. */
+		atomic_store(&x->gone, true);
+		exchange_cancelled(x, LEFT_PREPARING);
+		x->cancel_problem = *p;
+		if (workers_take_back(x->srv, x))
+			exchange_refuse(x, p);
+	} else if (x->route->api->stop) {
+		x->route->api->stop(x, p);
+	} else {
+		exchange_refuse(x, p);
+	}
+}
+
+int exchange_cancel(struct server *s, const char *id, size_t n, int key)
+{
+	struct problem p;
+	int count = 0;
+
+	problem_set(&p, 499, "request_cancelled", NULL, "the request was cancelled by DELETE /v1/requests");
+	for (size_t i = 0; i < s->n_all; i++) {
+		struct exchange *x = s->all[i];
+
+		if (x->stage == AT_REST || x->cancelled || !x->conn || x->key != key || !x->route->api->prep)
+			continue;
+		if ((strlen(x->request_id) == n && !memcmp(x->request_id, id, n)) ||
+		    (n >= strlen(x->id) && !memcmp(x->id, id + n - strlen(x->id), strlen(x->id)))) {
+			cancel(x, CAUSE_DELETE, &p);
+			count++;
+		}
+	}
+	return count + conn_cancel(s, id, n, key, &p);
+}
+
+void exchange_room(struct exchange *x)
+{
+	if (x->stage == RUNNING && x->route->api->wake)
+		guarded(x, x->route->api->wake);
+}
+
+/* ---- replies ---- */
+
+void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n)
+{
+	x->status = code;
+	if (x->conn)
+		conn_reply(x->conn, code, type, NULL, p, n);
+	exchange_end(x);
+}
+
+void exchange_reply_whole(struct exchange *x, int code, const char *type, struct buf *body)
+{
+	x->status = code;
+	if (x->conn)
+		conn_reply_whole(x->conn, code, type, NULL, body);
+	exchange_end(x);
+}
+
+void exchange_refuse(struct exchange *x, const struct problem *p)
+{
+	struct problem shaped = *p;
+	struct buf b, extra;
+
+	shaped.shape = x->route->shape;
+	x->status = p->status;
+	snprintf(x->access.why, sizeof x->access.why, "%s", p->message);
+	if (x->conn) {
+		buf_init(&b);
+		buf_init(&extra);
+		problem_put(&b, &shaped);
+		if (p->retry_after)
+			buf_printf(&extra, "Retry-After: %d\r\n", p->retry_after);
+		conn_reply(x->conn, p->status, "application/json", extra.p, b.p, b.n);
+		buf_fini(&b);
+		buf_fini(&extra);
+	}
+	exchange_end(x);
+}
+
+/* ---- the mailbox ---- */
+
+static void post(struct exchange *x)
+{
+	struct server *s = x->srv;
+
+	/* under the lock */
+	if (x->queued)
+		return;
+	x->queued = true;
+	x->next_mail = NULL;
+	if (!s->mail)
+		server_ring(s);
+	*s->mail_tail = x;
+	s->mail_tail = &x->next_mail;
+}
+
+void exchange_notify(void *arg)
+{
+	struct exchange *x = arg;
+
+	pthread_mutex_lock(&x->srv->lock);
+	post(x);
+	pthread_mutex_unlock(&x->srv->lock);
+}
+
+static void do_prep(void *x)
+{
+	((struct exchange *)x)->route->api->prep(x);
+}
+
+/* Work above either limit leaves memory that is returned to the system. */
+enum { HEAVY_BYTES = 256 << 10, HEAVY_STEPS = 4000000 };
+
+void exchange_prepare(struct exchange *x)
+{
+	struct server *s = x->srv; /* x may be gone once it is posted */
+	struct allowance a;
+	size_t n = x->body.n;
+	uint64_t all;
+
+	allowance_begin(&a, n, &x->gone);
+	all = a.left;
+	if (!atomic_load(&x->gone) && !fault_guard(do_prep, x)) {
+		x->work = NULL; /* half made, and not to be looked at */
+		exchange_fault(&x->problem, fault_code());
+		x->faulted = true;
+	}
+	allowance_end();
+	if (a.why && !x->problem.status)
+		problem_set(&x->problem, 400, "too_much_work", NULL, "%s", a.why);
+	x->heavy = n > HEAVY_BYTES || all - a.left > HEAVY_STEPS;
+	pthread_mutex_lock(&s->lock);
+	x->prepared = true;
+	post(x);
+	pthread_mutex_unlock(&s->lock);
+	allowance_settle(&a);
+}
+
+static void deliver(struct exchange *x, bool prepared)
+{
+	if (x->stage == PREPARING && prepared) {
+		x->stage = RUNNING;
+		disarm_late(x);
+		forget_body(x);
+		x->srv->metrics.faults += x->faulted;
+		if (!x->conn)
+			put_to_rest(x);
+		else if (x->cancelled)
+			exchange_refuse(x, &x->cancel_problem);
+		else if (x->problem.status)
+			exchange_refuse(x, &x->problem);
+		else
+			guarded(x, x->route->api->ready);
+	} else if (x->stage == RUNNING && x->conn && x->route->api->wake) {
+		guarded(x, x->route->api->wake);
+	}
+}
+
+void exchange_deliver(struct server *s)
+{
+	/* One at a time, since what is delivered may post again; and no more than this
+	 * before sockets have their turn. */
+	for (int n = 0; n < 256; n++) {
+		struct exchange *x;
+		bool prepared = false;
+
+		pthread_mutex_lock(&s->lock);
+		x = s->mail;
+		if (x) {
+			if (!(s->mail = x->next_mail))
+				s->mail_tail = &s->mail;
+			x->queued = false;
+			prepared = x->prepared;
+			x->prepared = false;
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (!x)
+			return;
+		deliver(x, prepared);
+	}
+	server_ring(s);
+}

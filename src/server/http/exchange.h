@@ -1,0 +1,143 @@
+/* exchange.h - one request and its answer.
+ *
+ * The way of an exchange: conn.c reads a request and asks exchange_route who
+ * answers it.  With the body complete, exchange_begin gives it to a worker
+ * (api->prep: parsing, templating, tokenising), then api->ready runs on the IO
+ * thread; it replies, or starts work in the engine and replies as api->wake is
+ * called.  exchange_end closes it.
+ *
+ * Exchanges are recycled and their memory is not given back before the server is
+ * closed, so a wake-up that comes late finds an exchange at rest, not freed
+ * memory.  Everything here runs on the IO thread but what says otherwise. */
+#ifndef SERVER_EXCHANGE_H
+#define SERVER_EXCHANGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "server/http/access.h"
+#include "server/http/clients.h"
+#include "server/http/http.h"
+#include "server/http/metrics.h"
+#include "server/http/problem.h"
+
+struct conn;
+struct event;
+struct server;
+struct exchange;
+
+struct api {
+	/* Worker thread, may take long; its work is charged to the request's allowance (base/allowance.h), and
+	 * stops when x->gone says that the client has left.  NULL: nothing to do there. */
+	void (*prep)(struct exchange *x);
+	void (*ready)(struct exchange *x);
+	/* Events wait in the engine, or the connection has room again.  NULL when
+	 * ready always ends the exchange. */
+	void (*wake)(struct exchange *x);
+	/* The exchange is over, for whatever reason: release x->work. */
+	void (*drop)(struct exchange *x);
+	/* After a fault: cancels work that other threads do for x->work, and reads nothing else of
+	 * it.  NULL: no other thread works for it. */
+	void (*abandon)(struct exchange *x);
+	/* Ends a running exchange early, with p as its error.  NULL: exchange_refuse does. */
+	void (*stop)(struct exchange *x, const struct problem *p);
+};
+
+struct route {
+	const char *path;
+	bool prefix;    /* path is the beginning: the rest is x->rest */
+	bool exact;     /* the path has no other spelling, so that a rule of a proxy can close it */
+	bool post, del; /* POST or DELETE; else GET and HEAD */
+	bool open;      /* needs no API key */
+	enum error_shape shape;
+	const struct api *api;
+};
+
+extern const struct route routes[]; /* routes.c; ends with path NULL */
+
+enum exchange_state { AT_REST, PREPARING, RUNNING };
+
+enum { REQUEST_ID_MAX = 132 };
+
+struct exchange {
+	struct server *srv;
+	struct conn *conn; /* NULL: the client left */
+	const struct route *route;
+	struct buf body, rest;           /* rest: decoded path after a prefix route */
+	struct buf query;                /* of a prefix route, as it came */
+	int64_t body_counted;            /* of body, in the server's sum */
+	char id[40];                     /* random part of the answer's id; also the request id ... */
+	char request_id[REQUEST_ID_MAX]; /* ... unless the client gave one */
+	char peer[64];
+	int key;                 /* which of the server's keys it came with, or NO_KEY */
+	char client[CLIENT_MAX]; /* whom it counts for; see clients.h */
+	bool keyed;              /* by its key, whatever the body says */
+	struct access access;    /* for the log */
+	enum cause cause;        /* why it was cancelled, if it is */
+	bool cache_report;       /* asked for by header */
+	bool anthropic;          /* its client speaks that API: so a header says */
+	bool faulted;            /* prep was broken off */
+	bool heavy;              /* it took much memory */
+	bool cancelled;          /* by us; the client is told cancel_problem */
+	struct problem cancel_problem;
+	int64_t deadline_ns;    /* clock; 0: none */
+	struct event *late;     /* fires at the deadline while it is prepared; NULL: not made yet */
+	int64_t t_begin;        /* clock when the request was complete */
+	void *work;             /* the api's own */
+	struct buf warned;      /* for the log: what of the request was not honoured */
+	struct problem problem; /* of prep; status 0: none */
+	int status;             /* replied with; 0: not yet */
+	enum exchange_state stage;
+
+	atomic_bool gone; /* the client left: prep may stop early */
+	/* Under the server's lock. */
+	bool queued, prepared;
+	struct exchange *next_mail;
+	struct exchange *next; /* among the workers' jobs, or at rest */
+};
+
+/* The route that answers this request.  NULL with *p filled: none does (401, 403, 404, 405, 415). */
+const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p);
+
+/* A request of c is complete; body is taken over (left empty). */
+void exchange_begin(struct conn *c, const struct route *route, struct buf *body);
+
+/* Ends the exchange: the reply is complete, or the client has left. */
+void exchange_end(struct exchange *x);
+/* The client of x left, or is given up. */
+void exchange_leave(struct exchange *x, enum cause why);
+/* Fills p for work that ended with E_FAULT or E_MEMORY; returns its status. */
+int exchange_fault(struct problem *p, int code);
+/* Counts x as cancelled for x->cause. */
+void exchange_cancelled(struct exchange *x, enum left_at at);
+/* Cancels what is named id (by request id, or by the id of the answer) and came
+ * with this key; returns how many there were. */
+int exchange_cancel(struct server *s, const char *id, size_t n, int key);
+/* The connection's output fell below its mark. */
+void exchange_room(struct exchange *x);
+
+/* Any thread: have x->api->wake called on the IO thread, soon. */
+void exchange_notify(void *x);
+
+/* Replies with an error in the API's shape and ends the exchange. */
+void exchange_refuse(struct exchange *x, const struct problem *p);
+/* Replies with a whole JSON body and ends the exchange. */
+void exchange_reply(struct exchange *x, int code, const char *type, const char *p, size_t n);
+/* exchange_reply with a body that is moved out of the caller's buffer. */
+void exchange_reply_whole(struct exchange *x, int code, const char *type, struct buf *body);
+
+/* 128 bits from the operating system in base 62: not to be guessed. */
+void random_id(char out[24]);
+
+/* The client's own id of its request, when it is one that can be sent back as it is;
+ * else, and where h is NULL, the other. */
+void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX]);
+
+/* The IO thread's side of the mailbox: called when it was rung. */
+void exchange_deliver(struct server *s);
+/* A worker's work on one exchange. */
+void exchange_prepare(struct exchange *x);
+
+#endif
