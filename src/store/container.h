@@ -6,7 +6,7 @@
  * that Hugging Face keeps beside the tensors ("config.json", "tokenizer.json",
  * "tokenizer_config.json", "generation_config.json", "chat_template.jinja"), read
  * from files or made from metadata.  Nothing above src/store/ knows which container
- * a model came from.  To add one: docs/add-a-container.md. */
+ * a model came from.  To add one: docs/formats.md. */
 #ifndef STORE_CONTAINER_H
 #define STORE_CONTAINER_H
 

@@ -1,4 +1,4 @@
-/* pooled.h - a toy kind of cache: the example of docs/add-a-cache.md.
+/* pooled.h - a toy kind of cache: the example of docs/caches.md.
  *
  * A layer over it sees one number for every whole group of G positions before
  * its own group, and the rows of its own group one by one.  The rows of a group

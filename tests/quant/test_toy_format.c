@@ -1,5 +1,5 @@
 /* test_toy_format.c - a number format made here, in one struct, as the recipe of
- * docs/add-a-format.md says, multiplied the way the backend does it.
+ * docs/formats.md says, multiplied the way the backend does it.
  *
  * "ternary": four elements per byte, two bits each, 0 1 2 for -1 0 +1; no scales.
  * It brings decode and takes the shared "decode, then dot" kernel for both

@@ -1,4 +1,4 @@
-/* A container of the tests' own, as docs/add-a-container.md describes one: what it lists and writes is what
+/* A container of the tests' own, as docs/formats.md describes one: what it lists and writes is what
  * the store hands out, and what is wrong with it is said.
  *
  * A toy file is lines: "document NAME TEXT", "f32 NAME ROWS COLS FIRST" (elements FIRST, FIRST + 1 ...). */
