@@ -75,7 +75,7 @@ static inline const struct template *served_template(const struct served *d, boo
 	return tools && d->tool_tmpl ? d->tool_tmpl : d->tmpl;
 }
 
-/* Which of its earlier answers the server puts back as they were: docs/turn-replay.md. */
+/* Which of its earlier answers the server puts back as they were: docs/prefix-store.md. */
 enum turn_replay {
 	REPLAY_OFF,
 	REPLAY_TEXT, /* not the thinking: where the client sent none there is none */
