@@ -359,6 +359,9 @@ enum moe_route {
 	ROUTE_SOFTMAX, /* softmax over all experts, of which the top_k largest are taken */
 	ROUTE_TOP,     /* the top_k largest logits are taken, then softmax over these */
 	ROUTE_SIGMOID, /* a sigmoid of each, of which the top_k largest are taken */
+	/* Two rounds, top_k is 2: the largest logit m is taken, then, without it, the largest of the others.  Its weight is that of
+	 * a softmax over those of the round that are near it: (m - l) / max(|l|, m) is at most jitter. */
+	ROUTE_ROUNDS,
 };
 
 struct moe {
@@ -381,6 +384,7 @@ struct moe {
 	int groups, groups_used;
 	bool groups_strict;
 	float scale, norm_eps;    /* the weights' factor, 0: 1 */
+	float jitter;             /* of ROUTE_ROUNDS */
 	struct slot_layer *slots; /* the backend's own: its experts are read when they are used (stream); NULL: they lie
 	                           * where the weights say */
 };

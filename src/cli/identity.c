@@ -253,6 +253,8 @@ static void put_caches(struct sha256 *h, const struct model *m)
 	sha256_field(h, &m->opts.arith, sizeof(m->opts.arith));
 	buf_init(&text);
 	caches_describe(&m->caches, &text);
+	if (m->lengthened)
+		buf_puts(&text, "; rotation of long sequences");
 	sha256_field(h, text.p, text.n);
 	buf_fini(&text);
 }

@@ -247,6 +247,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.groups_strict = m->groups_strict,
 		.scale = m->scale,
 		.norm_eps = m->norm_eps,
+		.jitter = m->jitter,
 	};
 	list_mixture(b->m, &f->moe);
 	bind_router(&x, f);

@@ -33,7 +33,7 @@ struct moe_form {
 	enum moe_route route;
 	int groups, groups_used;
 	bool groups_strict;
-	float scale, norm_eps;
+	float scale, norm_eps, jitter;
 	bool gateless;
 	int router_cols;         /* what the router reads; 0: what the experts read */
 	bool shared_plain;       /* the shared expert has no router of its own */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "cache/kinds.h"
 #include "model/head.h"
 #include "model/mtp.h"
@@ -210,6 +211,20 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 	return 0;
 }
 
+/* Positions of long sequences turn by other angles, from the first on: one set is right for all sequences of the model. */
+static void choose_lengths(struct model *m)
+{
+	struct rotary_lengths *y = &m->lengths;
+
+	m->lengthened = y->n && m->opts.ctx_max > y->ctx;
+	if (!y->n)
+		return;
+	if (m->lengthened)
+		memcpy(y->freq, y->longer, (size_t)y->n * sizeof *y->freq);
+	log_info("rotation (longrope) of %s sequences: the context is %d, and up to %d it is short",
+	         m->lengthened ? "long" : "short", m->opts.ctx_max, y->ctx);
+}
+
 /* Fills in the options that opts leaves open, and refuses those that do not fit. */
 static int complete(struct model *m, const struct model_opts *opts, struct err *err)
 {
@@ -222,6 +237,7 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 		               m->shape.ctx_max);
 	if (!o->ctx_max)
 		o->ctx_max = m->shape.ctx_max;
+	choose_lengths(m);
 	if (o->kv.layer && m->shape.layers_attn) {
 		struct kv_pair *own = arena_alloc(&m->arena, size_mul((size_t)m->shape.layers_attn, sizeof *own));
 

@@ -88,6 +88,15 @@ struct model_ops {
 	void (*lean)(struct model *, const struct pass *p, int32_t token, float *logits);
 };
 
+/* Frequencies of which a model has two sets, for short sequences and for long ones (longrope).  Which is right for a model
+ * depends on the longest sequence it is to take, so model_attach chooses for all of them: rows that are cached stay true. */
+struct rotary_lengths {
+	float *freq;         /* [n] those of short sequences, which the model's rope names */
+	const float *longer; /* [n] of long ones */
+	int n;               /* 0: there is one set */
+	int ctx;             /* longest short sequence */
+};
+
 struct model {
 	const struct model_ops *ops;
 	struct shape shape;
@@ -103,6 +112,8 @@ struct model {
 	struct store *st;      /* that it was bound from */
 	struct placed *placed; /* with the backend, from model_attach on */
 	int n_placed;
+	struct rotary_lengths lengths;
+	bool lengthened;      /* those of long ones were chosen */
 	struct moe **mixture; /* [n_mixture] its mixtures of experts, in the order of its layers */
 	int n_mixture;
 	/* [n_table] matrices of which a step looks up a row for each token, and that nothing multiplies. */

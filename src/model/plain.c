@@ -116,7 +116,7 @@ static void read_ropes(struct decoder *d, struct conf *c, struct plain_plan *p)
 	struct attn *op = &p->all.attn.op;
 	int *ctx = &d->m.shape.ctx_max, local_ctx = *ctx;
 
-	rotary_read(&op->rope, c, &of->rope, op->dim, ctx, &d->m.vectors);
+	rotary_read_lengths(&op->rope, &d->m.lengths, c, &of->rope, op->dim, ctx, &d->m.vectors);
 	p->local = op->rope;
 	if (of->local.kind)
 		rotary_read(&p->local, c, &of->local, op->dim, &local_ctx, &d->m.vectors);

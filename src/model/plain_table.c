@@ -221,6 +221,15 @@ static void read_ling(struct plain_plan *p, struct decoder *d, struct conf *c)
 			conf_fail(c, E_UNSUPPORTED, "%s: true is not done by this version", refused[i]);
 }
 
+/* Experts near the one that is chosen: those within twice the noise of training. */
+static void read_rounds(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	p->all.moe.jitter = 2 * (float)conf_double_or(c, "router_jitter_noise", 0.01);
+	if (!c->code && (p->all.moe.top_k != 2 || p->all.moe.experts < 2))
+		conf_fail(c, E_UNSUPPORTED, "num_experts_per_tok: %d of %d; 2 of two and more are done",
+		          p->all.moe.top_k, p->all.moe.experts);
+}
+
 static void read_apertus(struct plain_plan *p, struct decoder *d, struct conf *c)
 {
 	p->all.attn.norms = conf_bool_or(c, "qk_norm", true);
@@ -434,6 +443,18 @@ static const struct plain rows[] = {
 	  .windows = WINDOWS_LISTED,
 	  .more = read_upright },
 	{ .type = "phi3", ATTENTION_BIAS, .attn.fused = true, .ffn.fused = true, WHOLE(10000), .windows = WINDOWS_ALL },
+	/* LayerNorms with biases; a router of two rounds. */
+	{ .type = "phimoe",
+	  .lack = { .eps = 1e-5 },
+	  .layer_norm = true,
+	  .layer_norm_bias = true,
+	  ATTENTION_BIAS,
+	  WHOLE(10000),
+	  .windows = WINDOWS_ALL,
+	  .moe = { .at = "block_sparse_moe", .proj = { "w1", "w3", "w2" }, .route = ROUTE_ROUNDS },
+	  .experts = { LOCAL_EXPERTS },
+	  .head_bias = "lm_head_bias",
+	  .more = read_rounds },
 	{ .type = "granite",
 	  ATTENTION_BIAS,
 	  .bias_mlp = "mlp_bias",
@@ -767,15 +788,15 @@ static const struct plain rows[] = {
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const char *const plain_arch[] = {
-	"llama",          "mistral",       "ministral3",  "mistral3",  "mixtral",
-	"qwen2",          "qwen2_moe",     "qwen3",       "qwen3_moe", "smollm3",
-	"phi3",           "granite",       "granitemoe",  "qwen2_vl",  "qwen2_5_vl",
-	"qwen3_vl",       "qwen3_vl_moe",  "llava",       "gemma",     "gemma2",
-	"gemma3_text",    "gemma3",        "gpt_oss",     "olmo2",     "olmo3",
-	"olmoe",          "glm4",          "cohere2",     "seed_oss",  "exaone4",
-	"ernie4_5",       "ernie4_5_moe",  "arcee",       "internlm3", "hunyuan_v1_dense",
-	"apertus",        "mimo_v2_flash", "step3p5",     "afmoe",     "granite_swa",
-	"granitemoe_swa", "cohere2_moe",   "bailing_moe", NULL,
+	"llama",       "mistral",        "ministral3",    "mistral3",    "mixtral",
+	"qwen2",       "qwen2_moe",      "qwen3",         "qwen3_moe",   "smollm3",
+	"phi3",        "granite",        "granitemoe",    "qwen2_vl",    "qwen2_5_vl",
+	"qwen3_vl",    "qwen3_vl_moe",   "llava",         "gemma",       "gemma2",
+	"gemma3_text", "gemma3",         "gpt_oss",       "olmo2",       "olmo3",
+	"olmoe",       "glm4",           "cohere2",       "seed_oss",    "exaone4",
+	"ernie4_5",    "ernie4_5_moe",   "arcee",         "internlm3",   "hunyuan_v1_dense",
+	"apertus",     "phimoe",         "mimo_v2_flash", "step3p5",     "afmoe",
+	"granite_swa", "granitemoe_swa", "cohere2_moe",   "bailing_moe", NULL,
 };
 
 const struct plain *plain_find(const char *type)

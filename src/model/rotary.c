@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct scaling {
-	struct conf *c; /* reads rope_parameters or rope_scaling */
+	struct conf *c;   /* reads rope_parameters or rope_scaling */
+	struct conf *all; /* reads what they are in */
 	double theta;
 	int dims, ctx; /* rotating dims; max_position_embeddings */
 	int *ctx_max;
@@ -100,30 +101,67 @@ static double scale_yarn(struct scaling *s, double *f, int n)
 	return yarn_gain(factor, 1);
 }
 
-/* A divisor per frequency.  Hugging Face has a list of them for long texts and one for short; where both are the
- * same, frequencies do not depend on the length. */
-static double scale_divided(struct scaling *s, double *f, int n)
+/* What cos and sin are multiplied with. */
+static double longrope_gain(struct scaling *s, double ctx)
 {
-	const struct json *list[] = { conf_get(s->c, "long_factor"), conf_get(s->c, "short_factor") };
+	double factor = s->ctx / ctx, of_short, of_long;
 
-	if (!conf_get(s->c, "attention_factor") || json_len(list[0]) != (size_t)n || json_len(list[1]) != (size_t)n) {
-		conf_fail(s->c, E_UNSUPPORTED,
-		          "rope_type \"longrope\" with %zu long and %zu short factors for %d frequencies; "
-		          "done with as many, and an attention_factor",
-		          json_len(list[0]), json_len(list[1]), n);
+	if (conf_get(s->c, "short_mscale") || conf_get(s->c, "long_mscale")) {
+		of_short = positive(s->c, "short_mscale", conf_double(s->c, "short_mscale"));
+		of_long = positive(s->c, "long_mscale", conf_double(s->c, "long_mscale"));
+		if (of_short != of_long)
+			conf_fail(s->c, E_UNSUPPORTED,
+			          "long_mscale: %g, and short_mscale is %g; done where they are one", of_long,
+			          of_short);
+		return of_short;
+	}
+	if (conf_get(s->c, "attention_factor"))
+		return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
+	return factor > 1 && ctx > 1 ? sqrt(1 + log(factor) / log(ctx)) : 1;
+}
+
+static void divide(struct scaling *s, const char *key, double *f, int n)
+{
+	const struct json *list = conf_list(s->c, key);
+	double by = 1;
+
+	if (!s->c->code && !list)
+		conf_fail(s->c, E_MISSING, "%s: missing", key);
+	if (!s->c->code && json_len(list) != (size_t)n)
+		conf_fail(s->c, E_FORMAT, "%s: has %zu entries for %d frequencies", key, json_len(list), n);
+	for (int i = 0; i < n && !s->c->code; i++) {
+		if (json_to_double(json_at(list, (size_t)i), &by))
+			conf_fail(s->c, E_FORMAT, "%s: entry %d is %.40s, no number", key, i,
+			          conf_entry(json_at(list, (size_t)i)));
+		f[i] /= positive(s->c, key, by);
+	}
+}
+
+/* LongRoPE (arXiv 2402.13753): a divisor for each frequency, of which there is a list for long sequences and one for short
+ * ones; where both are the same, lengths have no say. */
+static double scale_divided(struct scaling *s, double *f, int n, struct rotary_lengths *lengths, struct arena *a)
+{
+	double longer[CONF_HEAD_DIM_MAX / 2];
+	int most = conf_int_or(s->all, "original_max_position_embeddings", s->ctx, 1, CONF_CTX_MAX);
+	int ctx = original_ctx(s, most);
+	float *far;
+
+	memcpy(longer, f, (size_t)n * sizeof *longer);
+	divide(s, "short_factor", f, n);
+	divide(s, "long_factor", longer, n);
+	if (s->c->code || !memcmp(longer, f, (size_t)n * sizeof *longer))
+		return longrope_gain(s, ctx);
+	if (!lengths) {
+		conf_fail(
+			s->c, E_UNSUPPORTED,
+			"rope_type \"longrope\" whose long_factor and short_factor differ is not done for this family");
 		return 1;
 	}
-	for (int i = 0; i < n; i++) {
-		double by = 0, same = 0;
-
-		if (json_to_double(json_at(list[0], (size_t)i), &by) ||
-		    json_to_double(json_at(list[1], (size_t)i), &same) || by != same)
-			conf_fail(s->c, E_UNSUPPORTED,
-			          "rope_type \"longrope\" whose long_factor and short_factor differ is not "
-			          "done by this version: its frequencies depend on the length of the sequence");
-		f[i] /= positive(s->c, "long_factor", by);
-	}
-	return positive(s->c, "attention_factor", conf_double(s->c, "attention_factor"));
+	far = arena_alloc(a, (size_t)n * sizeof *far);
+	for (int i = 0; i < n; i++)
+		far[i] = (float)longer[i];
+	*lengths = (struct rotary_lengths){ .longer = far, .n = n, .ctx = ctx };
+	return longrope_gain(s, ctx);
 }
 
 /* Hunyuan's alpha is a factor of the base for all lengths.  Without one the base changes beyond max_position_embeddings
@@ -168,16 +206,10 @@ static const uint8_t *read_axes(struct conf *c, int n, struct arena *a)
 
 static void refuse(struct conf *c, const char *type)
 {
-	if (!strcmp(type, "su"))
-		conf_fail(c, E_UNSUPPORTED,
-		          "rope_type \"%s\" is not done by this version: its frequencies depend on the "
-		          "length of the sequence",
-		          type);
-	else
-		conf_fail(c, E_UNSUPPORTED,
-		          "rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional, "
-		          "dynamic",
-		          type);
+	conf_fail(
+		c, E_UNSUPPORTED,
+		"rope_type \"%.40s\" is not known; known: default, linear, llama3, yarn, proportional, longrope, dynamic",
+		type);
 }
 
 /* The part of the config that holds the scaling, as a conf of its own; *own: the part is for these layers alone. */
@@ -216,6 +248,12 @@ static double read_theta(struct conf *c, struct conf *r, const struct rotary_def
 void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,
                  struct arena *a)
 {
+	rotary_read_lengths(out, NULL, c, d, dim, ctx_max, a);
+}
+
+void rotary_read_lengths(struct rope *out, struct rotary_lengths *lengths, struct conf *c,
+                         const struct rotary_defaults *d, int dim, int *ctx_max, struct arena *a)
+{
 	const struct json *params;
 	bool own;
 	struct conf r = scaling_part(c, d, &params, &own);
@@ -227,7 +265,7 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 	                            conf_double_or(&r, "partial_rotary_factor",
 	                                           conf_double_or(c, "partial_rotary_factor", d->partial));
 	double f[CONF_HEAD_DIM_MAX / 2], gain = 1;
-	struct scaling s = { .c = &r, .ctx = *ctx_max, .ctx_max = ctx_max };
+	struct scaling s = { .c = &r, .all = c, .ctx = *ctx_max, .ctx_max = ctx_max };
 	float *freq;
 
 	if (dim < 2 || dim > CONF_HEAD_DIM_MAX)
@@ -249,14 +287,16 @@ void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults 
 		scale_llama3(&s, f, s.dims / 2);
 	else if (!strcmp(type, "yarn"))
 		gain = scale_yarn(&s, f, s.dims / 2);
-	else if (!strcmp(type, "longrope"))
-		gain = scale_divided(&s, f, s.dims / 2);
+	else if (!strcmp(type, "longrope") || !strcmp(type, "su"))
+		gain = scale_divided(&s, f, s.dims / 2, lengths, a);
 	else if (!whole && strcmp(type, "default") && strcmp(type, "dynamic") &&
 	         strcmp(type, "mrope")) /* mrope of text is plain */
 		refuse(&r, type);
 	freq = arena_alloc(a, sizeof *freq * (size_t)(s.dims / 2));
 	for (int i = 0; i < s.dims / 2; i++)
 		freq[i] = (float)f[i];
+	if (lengths)
+		lengths->freq = freq;
 	*out = (struct rope){ freq, s.dims / 2, (float)gain, .apart = whole ? dim / 2 : 0 };
 	out->axis = read_axes(&r, s.dims / 2, a);
 out:

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "model/conf.h"
+#include "model/model.h"
 
 struct rotary_defaults {
 	double theta;   /* 0: the config must name it */
@@ -22,10 +23,12 @@ struct rotary_defaults {
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
  * config: default, linear, llama3, yarn, proportional, and dynamic, whose base is the config's as far as
  * max_position_embeddings, which *ctx_max stays at, or, with an alpha, another for all lengths.  dim: size of a head,
- * 2 to CONF_HEAD_DIM_MAX, or an error.  Types whose frequencies depend on the length of the sequence (longrope) are
- * refused: keys already cached would be wrong.  *ctx_max grows to what yarn
- * stretches to. */
+ * 2 to CONF_HEAD_DIM_MAX, or an error.  longrope
+ * whose long and short factors differ goes to *lengths, with the short ones in *out; where lengths is NULL it is refused.
+ * *ctx_max grows to what yarn stretches to. */
 void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,
                  struct arena *a);
+void rotary_read_lengths(struct rope *out, struct rotary_lengths *lengths, struct conf *c,
+                         const struct rotary_defaults *d, int dim, int *ctx_max, struct arena *a);
 
 #endif

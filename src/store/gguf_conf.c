@@ -215,31 +215,37 @@ static void put_yarn(struct gguf_conf *c, double factor)
 	}
 }
 
-/* The divisors of the angles, which stand in a tensor: Hugging Face has a list of those in "longrope", one
- * for long texts and one for short; here they are the same. */
-static void put_divisors(struct gguf_conf *c, const struct gguf_info *t, int64_t dims)
+static void put_list(struct gguf_conf *c, const char *member, const struct gguf_info *t, int64_t dims)
 {
 	if (strcmp(t->type->name, "F32") || t->count != dims / 2) {
 		gguf_conf_fail(c, E_FORMAT, "tensor %s: %" PRId64 " elements of %s, %" PRId64 " of F32 are wanted",
 		               t->name, t->count, t->type->name, dims / 2);
 		return;
 	}
-	gguf_put_str(c, "rope_type", "longrope");
-	gguf_put_float(c, "attention_factor", 1);
-	for (int list = 0; list < 2; list++) {
-		gguf_put_name(c, list ? "short_factor" : "long_factor");
-		for (int64_t i = 0; i < t->count; i++) {
-			float f;
+	gguf_put_name(c, member);
+	for (int64_t i = 0; i < t->count; i++) {
+		float f;
 
-			memcpy(&f, t->data + 4 * i, sizeof f);
-			if (!(f > 0) || !isfinite(f))
-				gguf_conf_fail(c, E_FORMAT, "tensor %s: element %" PRId64 " is %g", t->name, i,
-				               (double)f);
-			buf_putc(c->out, i ? ',' : '[');
-			gguf_put_number(c->out, isfinite(f) ? (double)f : 1);
-		}
-		buf_putc(c->out, ']');
+		memcpy(&f, t->data + 4 * i, sizeof f);
+		if (!(f > 0) || !isfinite(f))
+			gguf_conf_fail(c, E_FORMAT, "tensor %s: element %" PRId64 " is %g", t->name, i, (double)f);
+		buf_putc(c->out, i ? ',' : '[');
+		gguf_put_number(c->out, isfinite(f) ? (double)f : 1);
 	}
+	buf_putc(c->out, ']');
+}
+
+/* The divisors of the angles, which stand in tensors: Hugging Face has a list of those in "longrope", one for long
+ * sequences and one for short ones, which may be the same. */
+static void put_divisors(struct gguf_conf *c, const struct gguf_info *far, const struct gguf_info *near, int64_t dims)
+{
+	gguf_put_str(c, "rope_type", "longrope");
+	gguf_put_float(c, "attention_factor", gguf_conf_float(c, "rope.scaling.attn_factor", 1));
+	if (far != near)
+		gguf_put_int(c, "original_max_position_embeddings",
+		             gguf_conf_int(c, "rope.scaling.original_context_length", GGUF_NEEDED));
+	put_list(c, "long_factor", far, dims);
+	put_list(c, "short_factor", near, dims);
 }
 
 /* The share of dim that gives dims again when it is multiplied and cut to an integer. */
@@ -278,6 +284,8 @@ static void put_sections(struct gguf_conf *c)
 void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 {
 	const struct gguf_info *divisors = gguf_tensor_info(c->m, "rope_freqs.weight");
+	const struct gguf_info *far = gguf_tensor_info(c->m, "rope_factors_long.weight"),
+			       *near = gguf_tensor_info(c->m, "rope_factors_short.weight");
 	int64_t dims = gguf_conf_int(c, "rope.dimension_count", dim);
 	bool yarn = gguf_conf_is(c, "rope.scaling.type", "yarn"), none = gguf_conf_is(c, "rope.scaling.type", "none");
 	double factor = none ? 1 : gguf_conf_float(c, "rope.scaling.factor", 1);
@@ -286,7 +294,7 @@ void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 	if (!c->code && (dim < 1 || dims < 1 || dims > dim))
 		gguf_conf_fail(c, E_FORMAT, "key %s.rope.dimension_count: %" PRId64 " of heads of %" PRId64,
 		               c->m->arch->name, dims, dim);
-	if (!c->code && !yarn && !none && gguf_conf_string(c, "rope.scaling.type").n &&
+	if (!c->code && !yarn && !none && !far && gguf_conf_string(c, "rope.scaling.type").n &&
 	    !gguf_conf_is(c, "rope.scaling.type", "linear"))
 		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.rope.scaling.type: is none of none, linear, yarn",
 		               c->m->arch->name);
@@ -301,7 +309,9 @@ void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 		buf_printf(c->out, "%.17g", share(dims, dim));
 	}
 	if (divisors)
-		put_divisors(c, divisors, dims);
+		put_divisors(c, divisors, divisors, dims);
+	else if (far && near)
+		put_divisors(c, far, near, dims);
 	else if (yarn)
 		put_yarn(c, factor);
 	else if (factor != 1) {

@@ -123,9 +123,6 @@ void gguf_config_phi3(struct gguf_conf *c)
 {
 	int64_t window = gguf_conf_int(c, "attention.sliding_window", 0);
 
-	if (has_tensor(c, "rope_factors_long.weight"))
-		gguf_conf_fail(c, E_UNSUPPORTED, "tensor rope_factors_long.weight: %s",
-		               "longrope is not done: its frequencies depend on the length of a sequence");
 	gguf_config_plain(c);
 	if (window)
 		gguf_put_int(c, "sliding_window", window);

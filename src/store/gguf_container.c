@@ -330,7 +330,7 @@ static int tensors(struct container *c, struct err *err)
 			log_info("%s: %zu bytes belong to no tensor", m->part[i].path, m->part[i].tail_bytes);
 	}
 	for (size_t i = 0; i < c->n && !code; i++)
-		if (!strncmp(c->v[i]->name, "rope_freqs.", 11))
+		if (!strncmp(c->v[i]->name, "rope_freqs.", 11) || !strncmp(c->v[i]->name, "rope_factors_", 13))
 			c->v[i]->ignored = "rotation: read into the config";
 	if (m->seen)
 		c->file[c->n_file++] = (struct store_file){ m->seen->g.path, m->seen->g.map };

@@ -224,6 +224,7 @@ const char *const golden_family[] = {
 	"bamba",
 	"plamo2",
 	"apertus",
+	"phimoe",
 	"mimo_v2_flash",
 	"step3p5",
 	NULL,

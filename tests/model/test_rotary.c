@@ -82,7 +82,8 @@ static int check_case(const struct safetensors *s, const char *name, const struc
 	struct arena a;
 	bool traditional = false;
 	int ctx_max, bad = 0;
-	int refused = !strncmp(name, "longrope", 8), dynamic = !strncmp(name, "dynamic", 7);
+	struct rotary_lengths lengths = { 0 };
+	bool two = !strncmp(name, "longrope", 8), dynamic = !strncmp(name, "dynamic", 7);
 
 	json_to_int(json_get(c, "dims"), &dims);
 	json_to_int(json_get(c, "head_dim"), &dim);
@@ -95,13 +96,20 @@ static int check_case(const struct safetensors *s, const char *name, const struc
 	d.partial = (double)dims / (double)dim;
 	ctx_max = (int)ctx;
 	arena_init(&a);
-	rotary_read(&rope, &conf, &d, (int)dim, &ctx_max, &a);
-	if (refused) {
+	if (two) { /* where a model has no place for both sets */
+		rotary_read(&rope, &conf, &d, (int)dim, &ctx_max, &a);
 		if (conf.code != E_UNSUPPORTED)
 			bad = fail(name, "not refused");
-		else
-			printf("ok   %s: %s\n", name, err.msg);
-	} else if (conf.code) {
+		conf.code = 0;
+	}
+	rotary_read_lengths(&rope, &lengths, &conf, &d, (int)dim, &ctx_max, &a);
+	if (!conf.code && two != (lengths.n > 0))
+		bad += fail(name, "has one set of frequencies");
+	for (int i = 0; i < lengths.n; i++) { /* the reference has those of long sequences */
+		bad += i && lengths.freq[i] <= lengths.longer[i] ? fail(name, "long sequences do not turn slower") : 0;
+		lengths.freq[i] = lengths.longer[i];
+	}
+	if (conf.code) {
 		bad = fail(name, err.msg);
 	} else {
 		for (int i = 0; i < 3; i++) {

@@ -87,6 +87,29 @@ static void divide(float *w, int k, float by)
 		w[j] /= by;
 }
 
+/* ROUTE_ROUNDS.  near: as many floats as there are experts. */
+static void rounds(const struct op_table *op, const struct moe *m, const float *p, int *expert, float *weight,
+                   float *near)
+{
+	for (int round = 0; round < 2; round++) {
+		int taken = round ? expert[0] : -1, best = taken == 0;
+		float top, sum;
+
+		for (int i = best + 1; i < m->experts; i++)
+			if (i != taken && !(p[i] <= p[best]))
+				best = i;
+		top = p[best];
+		for (int i = 0; i < m->experts; i++) {
+			float size = fabsf(p[i]) > top ? fabsf(p[i]) : top;
+
+			near[i] = i == taken || (top - p[i]) / size > m->jitter ? -INFINITY : p[i];
+		}
+		sum = exponentials(op, near, m->experts);
+		expert[round] = best;
+		weight[round] = near[best] / sum;
+	}
+}
+
 void route_row(const struct op_table *op, const struct moe *m, float *p, int *expert, float *weight, float *scratch)
 {
 	int experts = m->experts, k = m->top_k, have;
@@ -94,6 +117,10 @@ void route_row(const struct op_table *op, const struct moe *m, float *p, int *ex
 
 	if (m->router_bias)
 		op->add(p, m->router_bias, experts);
+	if (m->route == ROUTE_ROUNDS) {
+		rounds(op, m, p, expert, weight, score);
+		return;
+	}
 	if (m->route == ROUTE_SOFTMAX)
 		sum = exponentials(op, p, experts);
 	else if (m->route == ROUTE_SIGMOID)
