@@ -3,7 +3,7 @@
 #define EXPORT_FOLDER_MAKING_H
 
 #include "export/from_folder.h"
-#include "store/gguf_model.h"
+#include "store/gguf/gguf_model.h"
 
 /* The largest count of heads, and of inputs of one, that config.json is believed: products of three fit. */
 enum { MAKING_SIZE_MAX = 1 << 20, MAKING_NAME_BYTES = 64, MAKING_LAYERS_MAX = 4096 };

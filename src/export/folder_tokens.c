@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "export/folder_vocab.h"
 #include "store/byte_text.h"
-#include "store/gguf_pre.h"
+#include "store/gguf/gguf_pre.h"
 
 bool json_says(const struct json *j, const char *text)
 {

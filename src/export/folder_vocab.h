@@ -7,7 +7,7 @@
 #define EXPORT_FOLDER_VOCAB_H
 
 #include "export/folder_making.h"
-#include "store/gguf_vocab.h"
+#include "store/gguf/gguf_vocab.h"
 
 #define WORD_MARK "\xE2\x96\x81" /* U+2581, which SentencePiece writes for a space */
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/gguf_projector.h"
+#include "store/gguf/gguf_projector.h"
 
 enum { NAME_BYTES = 160 };
 

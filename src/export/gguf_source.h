@@ -7,7 +7,7 @@
 #define EXPORT_GGUF_SOURCE_H
 
 #include "export/write_rows.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 
 struct source_tensor {
 	/* As the new file names and shapes it; type and data are those of the source. */

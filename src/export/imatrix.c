@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 
 enum { FILE_MOST = 1 << 30 };
 

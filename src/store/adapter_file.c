@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 #include "store/safetensors.h"
 
 enum { CONFIG_MAX = 1 << 20, PATH_BYTES = 512 };

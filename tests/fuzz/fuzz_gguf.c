@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 #include "store/store.h"
 #include "text/tokens/tokenizer.h"
 

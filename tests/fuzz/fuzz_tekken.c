@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "store/rwkv_vocab.h"
-#include "store/tekken.h"
-#include "store/tiktoken.h"
+#include "store/hf/rwkv_vocab.h"
+#include "store/hf/tekken.h"
+#include "store/hf/tiktoken.h"
 #include "text/tokens/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

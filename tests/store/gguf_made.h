@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 
 struct gguf_made {
 	struct buf pairs, infos, data;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "folder.h"
 #include "gguf_made.h"
-#include "store/gguf_pre.h"
+#include "store/gguf/gguf_pre.h"
 #include "store/store.h"
 
 static const char *cases; /* tests/golden/_gguf/container */

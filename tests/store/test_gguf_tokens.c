@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "store/gguf_model.h"
+#include "store/gguf/gguf_model.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* Tests of store/tekken.h and store/tiktoken.h: the tokenizer that a tekken.json or tiktoken.model becomes gives the ids of a naive encoder by ranks, its
+/* Tests of store/hf/tekken.h and store/hf/tiktoken.h: the tokenizer that a tekken.json or tiktoken.model becomes gives the ids of a naive encoder by ranks, its
  * special tokens have the ids below, and a file that is wrong is refused by the key. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 #include "base/utf8.h"
 #include "folder.h"
 #include "store/store.h"
-#include "store/tekken.h"
-#include "store/tiktoken.h"
+#include "store/hf/tekken.h"
+#include "store/hf/tiktoken.h"
 #include "text/tokens/detok.h"
 #include "text/tokens/tokenizer.h"
 

@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "store/container.h"
 #include "store/lfs.h"
-#include "store/rwkv_vocab.h"
+#include "store/hf/rwkv_vocab.h"
 #include "store/safetensors.h"
-#include "store/tekken.h"
-#include "store/tiktoken.h"
+#include "store/hf/tekken.h"
+#include "store/hf/tiktoken.h"
 
 enum {
 	TEMPLATE_MAX = 4 << 20,    /* the longest known template has 17 KB */

@@ -1,5 +1,5 @@
 /* gguf_conf.c - see gguf_conf.h. */
-#include "store/gguf_conf.h"
+#include "store/gguf/gguf_conf.h"
 
 #include <inttypes.h>
 #include <math.h>

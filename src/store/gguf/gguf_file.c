@@ -1,5 +1,5 @@
 /* gguf_file.c - see gguf_file.h. */
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * the others' ranks after them.  Two neighbours are joined if together they are a
  * token, those of the lowest rank first; ordinary text never becomes a special
  * token, and may spell one all the same. */
-#include "store/tekken.h"
+#include "store/hf/tekken.h"
 
 #include <inttypes.h>
 #include <stdio.h>

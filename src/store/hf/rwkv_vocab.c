@@ -1,7 +1,7 @@
 /* rwkv_vocab.c - see rwkv_vocab.h.
  *
  * A line is a token's id, its text as Python writes a string or bytes, and how many bytes it has. */
-#include "store/rwkv_vocab.h"
+#include "store/hf/rwkv_vocab.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

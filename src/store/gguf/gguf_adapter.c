@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "store/adapter_file.h"
-#include "store/gguf_conf.h"
+#include "store/gguf/gguf_conf.h"
 
 static bool value_is(const struct gguf *g, const char *key, const char *want)
 {

@@ -5,7 +5,7 @@
  * store says that nothing used it. */
 #include <string.h>
 
-#include "store/gguf_model.h"
+#include "store/gguf/gguf_model.h"
 
 /* Names that several families share but for the module, `at`, that they stand in.  clang-format would put the whole list
  * of a macro in columns. */

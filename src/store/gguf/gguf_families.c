@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "store/gguf_conf.h"
+#include "store/gguf/gguf_conf.h"
 
 static bool has(const struct gguf_conf *c, const char *name)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/gguf_projector.h"
+#include "store/gguf/gguf_projector.h"
 
 /* ---- weights that a converter changed ---- */
 

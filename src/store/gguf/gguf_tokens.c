@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "store/byte_text.h"
-#include "store/gguf_conf.h"
-#include "store/gguf_pre.h"
-#include "store/gguf_vocab.h"
+#include "store/gguf/gguf_conf.h"
+#include "store/gguf/gguf_pre.h"
+#include "store/gguf/gguf_vocab.h"
 
 #define SPACE "\xE2\x96\x81" /* what SentencePiece writes for one */
 

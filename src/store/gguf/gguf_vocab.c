@@ -1,5 +1,5 @@
 /* gguf_vocab.c - see gguf_vocab.h. */
-#include "store/gguf_vocab.h"
+#include "store/gguf/gguf_vocab.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* gguf_projector.c - see gguf_projector.h: finding a projector file, opening it, and its tensors. */
-#include "store/gguf_projector.h"
+#include "store/gguf/gguf_projector.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/gguf_vocab.h"
+#include "store/gguf/gguf_vocab.h"
 #include "store/pick.h"
 
 enum { PROJECTOR_BLOCKS_MAX = 1 << 10, NAME_BYTES = GGUF_NAME_BYTES };

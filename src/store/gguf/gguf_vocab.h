@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "store/gguf_model.h"
+#include "store/gguf/gguf_model.h"
 
 /* tokenizer.ggml.token_type */
 enum { GGUF_NORMAL = 1, GGUF_UNKNOWN, GGUF_CONTROL, GGUF_USER, GGUF_UNUSED, GGUF_BYTE };

@@ -3,7 +3,7 @@
  * Expressions are those of the tokenizers' authors, as tokenizer.json has them;
  * where llama.cpp, which made the names, reads one otherwise (cases of ASCII letters
  * alone, marks), so does the expression here, since the ids are the file's promise. */
-#include "store/gguf_pre.h"
+#include "store/gguf/gguf_pre.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* gguf_container.c - the container of GGUF files; see gguf.h. */
-#include "store/gguf_projector.h"
+#include "store/gguf/gguf_projector.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #define STORE_GGUF_MODEL_H
 
 #include "store/container.h"
-#include "store/gguf_file.h"
+#include "store/gguf/gguf_file.h"
 
 enum { GGUF_NAME_BYTES = 160 }; /* of a tensor's name that is put together */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "store/gguf_projector.h"
+#include "store/gguf/gguf_projector.h"
 
 static int64_t vocabulary(struct gguf_conf *c)
 {

@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "store/gguf_conf.h"
-#include "store/gguf_vocab.h"
+#include "store/gguf/gguf_conf.h"
+#include "store/gguf/gguf_vocab.h"
 
 static const char *const stop_keys[] = { "eos_token_id",     "eot_token_id",     "eom_token_id",
 	                                 "fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id" };

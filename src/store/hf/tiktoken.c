@@ -1,7 +1,7 @@
 /* tiktoken.c - see tiktoken.h.
  *
  * A line of the file is a token's bytes in base64 and its rank, which is its id.  Special tokens follow the ranks. */
-#include "store/tiktoken.h"
+#include "store/hf/tiktoken.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "store/byte_text.h"
-#include "store/gguf_pre.h"
+#include "store/gguf/gguf_pre.h"
 
 enum { IDS_MAX = 1 << 20, TOKEN_MAX = 1 << 16, RESERVED = 256, NAME_BYTES = 48 };
 

@@ -6,7 +6,7 @@
 #ifndef STORE_GGUF_CONF_H
 #define STORE_GGUF_CONF_H
 
-#include "store/gguf_model.h"
+#include "store/gguf/gguf_model.h"
 
 struct gguf_conf {
 	const struct gguf_model *m;

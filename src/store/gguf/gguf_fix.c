@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "store/gguf_conf.h"
+#include "store/gguf/gguf_conf.h"
 
 static int wrong(const struct gguf_model *m, const struct gguf_tensor *t, struct err *err, const char *what, int64_t a,
                  int64_t b)

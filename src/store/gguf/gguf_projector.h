@@ -7,7 +7,7 @@
 #ifndef STORE_GGUF_PROJECTOR_H
 #define STORE_GGUF_PROJECTOR_H
 
-#include "store/gguf_conf.h"
+#include "store/gguf/gguf_conf.h"
 
 enum { PROJECTOR_ARCHS = 4, PROJECTOR_MARKS = 2 };
 
