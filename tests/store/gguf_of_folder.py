@@ -115,21 +115,56 @@ OWN = {
     "gemma2": {**AFTER, "pre_feedforward_layernorm": "ffn_norm"},
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "olmo2": AFTER,
+    "exaone4": AFTER,
+    "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
+    "cohere2moe": SHARED,
+    "ernie4_5-moe": SHARED,
+    "hunyuan-dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
+    "granitemoe": {"block_sparse_moe.router.layer": "ffn_gate_inp"},
+    "afmoe": {**SHARED, **AFTER, "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm", "self_attn.gate_proj": "attn_gate",
+              "mlp.router.gate": "ffn_gate_inp"},
+    "mamba": {"norm": "attn_norm", "mixer.in_proj": "ssm_in", "mixer.conv1d": "ssm_conv1d", "mixer.x_proj": "ssm_x", "mixer.dt_proj": "ssm_dt",
+              "mixer.out_proj": "ssm_out"},
 }
-ARCH = {"olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
+ARCH = {"mixtral": "llama", "cohere2_moe": "cohere2moe", "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_dense": "hunyuan-dense",
+        "falcon_mamba": "mamba", "olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
         "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2"}
-PAIRED = ("smollm3", "granite", "mistral3")
-TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
+PAIRED = ("smollm3", "granite", "mistral3", "llama", "granitemoe", "arcee")
+TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm", "backbone.embeddings": "token_embd",
+       "backbone.norm_f": "output_norm"}
+
+
+def slowed(f, c, rope, dim):
+    """The divisors of Llama 3's scaling, and the two lists of longrope."""
+    kind = rope.get("rope_type") or rope.get("type")
+    if kind == "llama3":
+        ctx, low, high, by = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "factor"))
+        out = []
+        for i in range(dim // 2):
+            wave = 2 * np.pi * c["rope_theta"] ** (2 * i / dim)
+            t = (ctx / wave - low) / (high - low)
+            out.append(1.0 if wave < ctx / high else by if wave > ctx / low else 1 / ((1 - t) / by + t))
+        f.add("rope_freqs.weight", out)
+    if kind == "longrope":
+        f.put("rope.scaling.original_context_length", rope["original_max_position_embeddings"])
+        f.put("rope.scaling.attn_factor", rope["short_mscale"])
+        for which in ("long", "short"):
+            f.add("rope_factors_%s.weight" % which, rope[which + "_factor"])
 
 
 def common(f, c):
-    dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
-    f.put("block_count", c["num_hidden_layers"] + c.get("num_nextn_predict_layers", 0))
-    f.put("context_length", c["max_position_embeddings"])
+    dim = c.get("head_dim") or c["hidden_size"] // c.get("num_attention_heads", 1)
+    f.put("block_count", c["num_hidden_layers"] + (0 if f.arch == "ernie4_5-moe" else c.get("num_nextn_predict_layers", 0)))
+    f.put("context_length", c.get("max_position_embeddings", 1 << 20))
     f.put("embedding_length", c["hidden_size"])
-    f.put("feed_forward_length", c["intermediate_size"])
+    if f.arch == "mamba":
+        return mamba_keys(f, c)
+    f.put("feed_forward_length", c.get("prefix_dense_intermediate_size") or c["intermediate_size"])
     f.put("attention.head_count", c["num_attention_heads"])
-    f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    if c.get("rms_norm_eps"):
+        f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    else:
+        f.put("attention.layer_norm_epsilon", c["layer_norm_eps"])
     if "kv_lora_rank" in c:
         latent, dim = c["kv_lora_rank"], c["qk_rope_head_dim"]
         for key, n in (("head_count_kv", 1), ("q_lora_rank", c["q_lora_rank"]), ("kv_lora_rank", latent), ("key_length", latent + dim),
@@ -141,19 +176,74 @@ def common(f, c):
         f.put("attention.value_length", dim)
     f.put("vocab_size", c["vocab_size"])
     rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
-    f.put("rope.freq_base", float(rope.get("rope_theta", c.get("rope_theta"))))
+    base = float(rope.get("rope_theta", c.get("rope_theta")))
+    if f.arch == "hunyuan-dense":
+        base *= rope["alpha"] ** (dim / (dim - 2))
+    f.put("rope.freq_base", base)
+    slowed(f, c, rope, dim)
     f.put("rope.dimension_count", c.get("rotary_dim") or int(dim * c.get("partial_rotary_factor", 1)))
-    if rope.get("rope_type") == "yarn":
+    if (rope.get("rope_type") or rope.get("type")) == "yarn":
         f.put("rope.scaling.type", "yarn")
         f.put("rope.scaling.factor", float(rope["factor"]))
         f.put("rope.scaling.original_context_length", rope["original_max_position_embeddings"])
-        f.put("rope.scaling.yarn_beta_fast", float(rope["beta_fast"]))
-        f.put("rope.scaling.yarn_beta_slow", float(rope["beta_slow"]))
+        f.put("rope.scaling.yarn_beta_fast", float(rope.get("beta_fast", 32)))
+        f.put("rope.scaling.yarn_beta_slow", float(rope.get("beta_slow", 1)))
     return rope
+
+
+def mamba_keys(f, c):
+    f.put("feed_forward_length", 0)
+    f.put("attention.head_count", 0)
+    f.put("attention.layer_norm_rms_epsilon", c["layer_norm_epsilon"])
+    f.put("vocab_size", c["vocab_size"])
+    f.put("ssm.conv_kernel", c["conv_kernel"])
+    f.put("ssm.inner_size", c["intermediate_size"])
+    f.put("ssm.state_size", c["state_size"])
+    f.put("ssm.time_step_rank", c["time_step_rank"])
+    f.put("ssm.dt_b_c_rms", c["model_type"] == "falcon_mamba")
+    return {}
+
+
+def mixture(f, c, count, used, inner):
+    f.put("expert_count", c[count])
+    f.put("expert_used_count", c[used])
+    f.put("expert_feed_forward_length", c[inner])
+
+
+def common_keys(f, c):
+    """Windows, mixtures and factors beside what all have."""
+    if f.arch in ("cohere2", "cohere2moe"):
+        f.put("logit_scale", c["logit_scale"])
+    if f.arch in ("cohere2", "cohere2moe", "afmoe", "exaone4") and c.get("sliding_window"):
+        f.put("attention.sliding_window", c["sliding_window"])
+        if "layer_types" in c and f.arch in ("cohere2moe", "exaone4"):
+            f.put("attention.sliding_window_pattern", [t == "sliding_attention" for t in c["layer_types"]])
+    if f.arch in ("phimoe", "granitemoe") or c["model_type"] == "mixtral":
+        mixture(f, c, "num_local_experts", "num_experts_per_tok", "intermediate_size")
+    if f.arch == "granitemoe":
+        for key, member in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
+                            ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
+            f.put(key, float(c[member]))
+    if f.arch == "olmoe":
+        mixture(f, c, "num_experts", "num_experts_per_tok", "intermediate_size")
+    if f.arch == "cohere2moe":
+        mixture(f, c, "num_experts", "num_experts_per_tok", "intermediate_size")
+        f.put("leading_dense_block_count", sum(t == "dense" for t in c["mlp_layer_types"]))
+        f.put("expert_weights_norm", c["norm_topk_prob"])
+        f.put("expert_gating_func", 2)
+    if f.arch == "ernie4_5-moe":
+        mixture(f, c, "moe_num_experts", "moe_k", "moe_intermediate_size")
+        f.put("interleave_moe_layer_step", c["moe_layer_interval"])
+        f.put("leading_dense_block_count", c["moe_layer_start_index"])
+    if f.arch == "afmoe":
+        mixture(f, c, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
+        f.put("leading_dense_block_count", c["num_dense_layers"])
+        f.put("expert_weights_scale", float(c["route_scale"]))
 
 
 def keys(f, c):
     rope = common(f, c)
+    common_keys(f, c)
     if f.arch == "mistral3":
         f.put("rope.scaling.yarn_log_multiplier", rope["mscale_all_dim"])
         f.put("attention.temperature_scale", rope["llama_4_scaling_beta"])
@@ -208,7 +298,17 @@ def add_tensor(f, c, layer, rest, v, experts):
         which = {"w1": "gate", "w3": "up", "w2": "down"}.get(proj, proj.split("_")[0])
         experts.setdefault("blk.%d.ffn_%s_exps.weight" % (layer, which), {})[int(e)] = v
         return
-    if rest.endswith("e_score_correction_bias"):
+    if rest.endswith(("input_linear.weight", "output_linear.weight")):
+        halves = {"ffn_gate_exps": v[:, : v.shape[1] // 2], "ffn_up_exps": v[:, v.shape[1] // 2 :]} if "input" in rest else {"ffn_down_exps": v}
+        for name, part in halves.items():
+            f.add("blk.%d.%s.weight" % (layer, name), part)
+        return
+    if rest in ("mixer.A_log", "mixer.D"):
+        f.add("blk.%d.ssm_%s" % (layer, "d" if rest.endswith("D") else "a"), v if rest.endswith("D") else -np.exp(v))
+        return
+    if base == "mixer.conv1d" and kind == "weight":
+        v = v[:, 0]
+    if rest.endswith(("e_score_correction_bias", "mlp.expert_bias")):
         f.add("blk.%d.exp_probs_b.bias" % layer, v)
         return
     if f.arch in PAIRED and base in ("self_attn.q_proj", "self_attn.k_proj"):
@@ -233,13 +333,15 @@ def convert(folder, path, arch=None):
         f.put("rope.dimension_sections", b"".join(struct.pack("<i", n) for n in (8, 12, 12, 0)))
     for name, v in sorted(all_tensors(folder).items()):
         name = name.replace("language_model.model.", "model.").replace("model.language_model.", "model.").replace("language_model.lm_head", "lm_head")
-        if f.arch == "gemma2" and name.endswith("norm.weight"):
+        if f.arch in ("gemma", "gemma2") and name.endswith("norm.weight"):
             v = v + 1
-        if name.startswith("model.layers."):
+        if name.startswith("model.mtp_"):
+            continue
+        if name.startswith(("model.layers.", "backbone.layers.")):
             _, _, layer, rest = name.split(".", 3)
             add_tensor(f, c, int(layer), rest, v, experts)
         elif name.rpartition(".")[0] in TOP:
-            f.add(TOP[name.rpartition(".")[0]] + ".weight", v)
+            f.add(TOP[name.rpartition(".")[0]] + "." + name.rpartition(".")[2], v)
     for name, of in experts.items():
         f.add(name, np.stack([of[e] for e in sorted(of)]))
     f.write(path)
@@ -255,14 +357,17 @@ def logits(weft, model, ids):
 
 # What a file cannot say is changed in the folder: SmolLM 3's layers without rotation are every fourth, Gemma 2's scores
 # are scaled by the size of a head.
-CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "gemma2": {"query_pre_attn_scalar": 16}}
+CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "gemma2": {"query_pre_attn_scalar": 16},
+           "phimoe": {"router_jitter_noise": 0.01}, "falcon_mamba": {"mixer_rms_eps": 1e-5}}
 
 
 def folders(tree, shared):
     """Folders, and the architecture of the file where it is not the family's own."""
     for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp"):
         yield os.path.join(tree, name, "hf-bf16"), None
-    for name, arch in (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
+    common = ("mixtral", "cohere2", "cohere2_moe", "seed_oss", "exaone4", "exaone4_full", "ernie4_5", "ernie4_5_moe", "olmoe", "granitemoe",
+              "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba")
+    for name, arch in tuple((name, None) for name in common) + (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
         at = os.path.join(shared, name, "hf-bf16") if shared else ""
         if os.path.isdir(at):
             yield at, arch

@@ -39,7 +39,10 @@ void gguf_put_common(struct gguf_conf *c)
 	gguf_put_int(c, "vocab_size", vocabulary(c));
 	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_attention_heads", heads);
-	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
+	if (gguf_conf_has(c, "attention.layer_norm_epsilon") && !gguf_conf_has(c, "attention.layer_norm_rms_epsilon"))
+		gguf_put_float(c, "layer_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", (double)NAN));
+	else
+		gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
 	gguf_put_bool(c, "tie_word_embeddings", !gguf_tensor_info(c->m, "output.weight"));
 	gguf_put_str(c, "hidden_act", "silu");
 }
@@ -71,9 +74,6 @@ void gguf_config_plain(struct gguf_conf *c)
 
 void gguf_config_llama(struct gguf_conf *c)
 {
-	if (gguf_conf_int(c, "expert_count", 0))
-		gguf_conf_fail(c, E_UNSUPPORTED, "key llama.expert_count: %" PRId64 ": Mixtral's mixture is not done",
-		               gguf_conf_int(c, "expert_count", 0));
 	gguf_config_plain(c);
 	gguf_put_bool(c, "mlp_bias", has_tensor(c, "blk.0.ffn_gate.bias"));
 }

@@ -139,8 +139,10 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 		return err_set(err, E_ARG, "%s: is a projector file: its tower is read beside the GGUF file of a model",
 		               g->path);
 	m->arch = gguf_arch_find(arena_strndup(&c->arena, s.p, s.n));
-	if (m->arch)
+	if (m->arch) {
+		m->arch = gguf_arch_choose(m);
 		return 0;
+	}
 	buf_init(&known);
 	gguf_arch_list(&known);
 	err_set(err, E_UNSUPPORTED, "%s: architecture \"%.*s\" is not done; known: %s", g->path,

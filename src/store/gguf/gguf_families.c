@@ -121,6 +121,18 @@ void gguf_config_gemma2(struct gguf_conf *c)
 	gguf_copy_float(c, "final_logit_softcapping", "final_logit_softcapping");
 }
 
+void gguf_config_arcee(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_str(c, "hidden_activation", "relu2");
+}
+
+void gguf_config_gemma(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_str(c, "hidden_activation", "gelu_pytorch_tanh");
+}
+
 /* OLMo 2 is OLMo 3 without windows.  The pattern is a list, or every n-th block sees all. */
 void gguf_config_olmo(struct gguf_conf *c)
 {
@@ -286,16 +298,137 @@ void gguf_config_glm4_moe(struct gguf_conf *c)
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
-/* Ling 2.  Writers differ in what expert_shared_feed_forward_length counts, so the shared expert's width is its tensor's. */
-void gguf_config_bailing2(struct gguf_conf *c)
+/* The width of shared experts, 0 where there are none: their tensor's, since writers differ in what
+ * expert_shared_feed_forward_length counts. */
+static int64_t shared_width(const struct gguf_conf *c)
 {
 	const struct gguf_info *shared = NULL;
 	char name[64];
 
 	for (int64_t i = 0; i < c->m->blocks && !shared; i++) {
-		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_shexp.weight", i);
+		snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_down_shexp.weight", i);
 		shared = gguf_tensor_info(c->m, name);
 	}
+	return shared ? shared->ne[0] : 0;
+}
+
+/* How many experts' widths it is. */
+static int64_t shared_count(struct gguf_conf *c, int64_t each)
+{
+	int64_t width = shared_width(c);
+
+	if (!c->code && (each < 1 || width % each))
+		gguf_conf_fail(c, E_FORMAT, "shared experts are %" PRId64 " wide, experts %" PRId64, width, each);
+	return c->code ? 0 : width / each;
+}
+
+/* ---- mixtures beside plain attention ---- */
+
+static void put_local(struct gguf_conf *c, const char *inner)
+{
+	gguf_config_plain(c);
+	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	if (!c->code && gguf_conf_int(c, inner, GGUF_NEEDED) != gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED))
+		gguf_conf_fail(c, E_FORMAT, "key %s.%s: is not feed_forward_length", c->m->arch->name, inner);
+}
+
+/* The width of experts stands under one key or the other. */
+static const char *expert_width(const struct gguf_conf *c)
+{
+	return gguf_conf_has(c, "expert_feed_forward_length") ? "expert_feed_forward_length" : "feed_forward_length";
+}
+
+void gguf_config_mixtral(struct gguf_conf *c)
+{
+	put_local(c, expert_width(c));
+}
+
+void gguf_config_phimoe(struct gguf_conf *c)
+{
+	put_local(c, expert_width(c));
+	gguf_copy_int(c, "sliding_window", "attention.sliding_window");
+	gguf_put_bool(c, "lm_head_bias", has(c, "output.bias"));
+}
+
+void gguf_config_granite_moe(struct gguf_conf *c)
+{
+	if (shared_width(c))
+		gguf_conf_fail(c, E_UNSUPPORTED,
+		               "key %s.expert_shared_feed_forward_length: shared experts of %s are not done",
+		               c->m->arch->name, c->m->arch->name);
+	put_local(c, expert_width(c));
+	gguf_put_scales(c);
+}
+
+void gguf_config_olmoe(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", false));
+}
+
+void gguf_config_ernie_moe(struct gguf_conf *c)
+{
+	int64_t inner = gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED);
+
+	gguf_config_plain(c);
+	gguf_put_int(c, "moe_num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_k", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size", inner);
+	gguf_put_int(c, "moe_num_shared_experts", shared_count(c, inner));
+	gguf_put_int(c, "moe_layer_interval", gguf_conf_int(c, "interleave_moe_layer_step", 1));
+	gguf_put_int(c, "moe_layer_start_index", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+void gguf_config_afmoe(struct gguf_conf *c)
+{
+	int64_t inner = gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED);
+
+	gguf_config_plain(c);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	put_routed(c);
+	gguf_put_float(c, "route_scale", gguf_conf_float(c, "expert_weights_scale", 1));
+	gguf_put_int(c, "num_shared_experts", shared_count(c, inner));
+	gguf_put_int(c, "num_dense_layers", gguf_conf_int(c, "leading_dense_block_count", 0));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	gguf_put_bool(c, "mup_enabled", true);
+}
+
+/* ---- Command ---- */
+
+void gguf_config_cohere2(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_float(c, "logit_scale", gguf_conf_float(c, "logit_scale", (double)NAN));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+}
+
+void gguf_config_cohere2_moe(struct gguf_conf *c)
+{
+	int64_t inner = gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED);
+
+	gguf_put_common(c);
+	put_heads(c, 10000);
+	gguf_put_float(c, "logit_scale", gguf_conf_float(c, "logit_scale", (double)NAN));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
+	gguf_put_int(c, "intermediate_size", inner);
+	gguf_put_int(c, "prefix_dense_intermediate_size", gguf_conf_int(c, "feed_forward_length", inner));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+	gguf_put_int(c, "num_shared_experts", shared_count(c, inner));
+	gguf_put_str(c, "expert_selection_fn", gguf_conf_int(c, "expert_gating_func", 2) == 2 ? "sigmoid" : "softmax");
+}
+
+/* Ling 2. */
+void gguf_config_bailing2(struct gguf_conf *c)
+{
+	int64_t shared = shared_width(c);
+
 	gguf_put_common(c);
 	put_heads(c, 600000);
 	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
@@ -304,9 +437,9 @@ void gguf_config_bailing2(struct gguf_conf *c)
 	gguf_put_bool(c, "moe_router_enable_expert_bias", has_in_some(c, "exp_probs_b.bias"));
 	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
-	gguf_put_int(c, "num_shared_experts", shared != NULL);
+	gguf_put_int(c, "num_shared_experts", shared > 0);
 	if (shared)
-		gguf_put_int(c, "moe_shared_expert_intermediate_size", shared->ne[1]);
+		gguf_put_int(c, "moe_shared_expert_intermediate_size", shared);
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
@@ -449,6 +582,28 @@ void gguf_put_scales(struct gguf_conf *c)
 	gguf_copy_float(c, "logits_scaling", "logit_scale");
 }
 
+/* Windows and a rotation by layer; one base, or none. */
+void gguf_config_granite_swa(struct gguf_conf *c)
+{
+	double base = gguf_conf_float(c, "rope.freq_base", 10000);
+	int64_t shared = shared_width(c);
+
+	if (gguf_conf_int(c, "expert_count", 0))
+		put_local(c, expert_width(c));
+	else
+		gguf_config_plain(c);
+	gguf_put_scales(c);
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	gguf_put_name(c, "layer_rope_theta");
+	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
+		buf_putc(c->out, i ? ',' : '[');
+		gguf_put_number(c->out, gguf_conf_block_int(c, "attention.rope_pattern", i, 1) ? base : 0);
+	}
+	buf_putc(c->out, ']');
+	gguf_put_int(c, "shared_intermediate_size", shared);
+}
+
 void gguf_config_granite(struct gguf_conf *c)
 {
 	int64_t experts = gguf_conf_int(c, "expert_count", 0);
@@ -497,6 +652,21 @@ void gguf_config_mamba2(struct gguf_conf *c)
 	put_mixer(c, "num_heads", "head_dim");
 	gguf_put_int(c, "state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
 	gguf_put_bool(c, "use_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+}
+
+/* Mamba and Falcon-Mamba, whose norms inside of a block have the same epsilon here. */
+void gguf_config_mamba(struct gguf_conf *c)
+{
+	double eps = gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN);
+
+	gguf_put_common(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "ssm.inner_size", GGUF_NEEDED));
+	gguf_put_int(c, "state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
+	gguf_put_int(c, "conv_kernel", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	gguf_put_int(c, "time_step_rank", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
+	gguf_put_bool(c, "use_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+	gguf_put_float(c, "layer_norm_epsilon", eps);
+	gguf_put_float(c, "mixer_rms_eps", eps);
 }
 
 void gguf_config_nemotron(struct gguf_conf *c)

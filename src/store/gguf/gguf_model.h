@@ -49,6 +49,8 @@ struct gguf_arch {
 	const struct gguf_name *names; /* looked up before the common ones; ends with .gguf NULL */
 	gguf_config_fn *config;
 	bool mtp_apart; /* draft heads are mtp.*, not layers behind the last */
+	/* A key whose number is above 0 where this line is the right one of several of that name; NULL: the others. */
+	const char *with;
 };
 
 struct gguf_model {
@@ -63,8 +65,10 @@ struct gguf_model {
 void gguf_describe(struct gguf_tensor *t, const struct gguf_info *from, const char *file);
 
 /* gguf_names.c */
-const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known */
-void gguf_arch_list(struct buf *out);                     /* "llama, qwen2, ..." */
+const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known; without `with` */
+/* The one of m->arch's name that its keys ask for. */
+const struct gguf_arch *gguf_arch_choose(const struct gguf_model *m);
+void gguf_arch_list(struct buf *out); /* "llama, qwen2, ..." */
 extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[], gguf_behind_names[];
 
 /* Hugging Face's names for the GGUF tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no
@@ -92,7 +96,9 @@ gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2_moe, gguf
 gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf_config_glm4_moe, gguf_config_falcon_h1,
 	gguf_config_granite, gguf_config_nemotron, gguf_config_lfm2, gguf_config_deepseek, gguf_config_kimi_linear,
 	gguf_config_mamba2, gguf_config_gemma2, gguf_config_olmo, gguf_config_glm4, gguf_config_minimax,
-	gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2;
+	gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2, gguf_config_mixtral, gguf_config_gemma,
+	gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe, gguf_config_ernie_moe, gguf_config_olmoe,
+	gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe, gguf_config_afmoe, gguf_config_mamba;
 
 /* ---- documents ---- */
 enum { GGUF_STOPS = 32, GGUF_TOKENS_MAX = 1 << 20 };

@@ -5,7 +5,7 @@
  * store says that nothing used it. */
 #include <string.h>
 
-#include "store/gguf/gguf_model.h"
+#include "store/gguf/gguf_conf.h"
 
 /* Names that several families share but for the module, `at`, that they stand in.  clang-format would put the whole list
  * of a macro in columns. */
@@ -385,8 +385,93 @@ static const struct gguf_name lfm2[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name mixtral[] = {
+	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
+	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name phimoe[] = {
+	{ "attn_norm.bias", "input_layernorm.bias", NULL, 0 },
+	{ "ffn_norm.bias", "post_attention_layernorm.bias", NULL, 0 },
+	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* Norms hold 1 + w. */
+static const struct gguf_name gemma[] = {
+	{ "output_norm.weight", "model.norm.weight", &gguf_minus_one, 0 },
+	{ "attn_norm.weight", "input_layernorm.weight", &gguf_minus_one, 0 },
+	{ "ffn_norm.weight", "post_attention_layernorm.weight", &gguf_minus_one, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name cohere2_moe[] = {
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name seed_oss[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name ernie_moe[] = {
+	{ "exp_probs_b.bias", "mlp.moe_statics.e_score_correction_bias", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name hunyuan[] = {
+	{ "attn_q_norm.weight", "self_attn.query_layernorm.weight", NULL, 0 },
+	{ "attn_k_norm.weight", "self_attn.key_layernorm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name afmoe[] = {
+	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "pre_mlp_layernorm.weight", NULL, 0 },
+	{ "post_ffw_norm.weight", "post_mlp_layernorm.weight", NULL, 0 },
+	{ "attn_gate.weight", "self_attn.gate_proj.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "mlp.router.gate.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "mlp.expert_bias", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* Gate and up rows of the shared expert are one matrix. */
+static const struct gguf_name granite_moe[] = {
+	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
+	{ "ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NULL, 0 },
+	EXPERT_NAMES("block_sparse_moe"),
+	{ "ffn_up_shexp.weight", "shared_mlp.input_linear.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "shared_mlp.output_linear.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name mamba[] = {
+	{ "token_embd.weight", "model.embeddings.weight", NULL, 0 },
+	{ "output_norm.weight", "model.norm_f.weight", NULL, 0 },
+	{ "attn_norm.weight", "norm.weight", NULL, 0 },
+	{ "ssm_in.weight", "mixer.in_proj.weight", NULL, 0 },
+	{ "ssm_conv1d.weight", "mixer.conv1d.weight", &gguf_conv, 0 },
+	{ "ssm_conv1d.bias", "mixer.conv1d.bias", NULL, 0 },
+	{ "ssm_x.weight", "mixer.x_proj.weight", NULL, 0 },
+	{ "ssm_dt.weight", "mixer.dt_proj.weight", NULL, 0 },
+	{ "ssm_dt.bias", "mixer.dt_proj.bias", NULL, 0 },
+	{ "ssm_a", "mixer.A_log", &gguf_log_minus, 0 },
+	{ "ssm_d", "mixer.D", NULL, 0 },
+	{ "ssm_out.weight", "mixer.out_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_arch archs[] = {
 	{ "llama", "llama", llama, gguf_config_llama, false },
+	{ "llama", "mixtral", mixtral, gguf_config_mixtral, false, "expert_count" },
 	{ "mistral3", "ministral3", llama, gguf_config_plain, false },
 	{ "smollm3", "smollm3", llama, gguf_config_plain, false },
 	{ "granite", "granite", llama, gguf_config_granite_dense, false },
@@ -422,18 +507,47 @@ static const struct gguf_arch archs[] = {
 	{ "rwkv7", "rwkv7", rwkv7, gguf_config_rwkv7, false },
 	{ "lfm2", "lfm2", lfm2, gguf_config_lfm2, false },
 	{ "lfm2moe", "lfm2_moe", lfm2, gguf_config_lfm2, false },
+	{ "gemma", "gemma", gemma, gguf_config_gemma, false },
+	{ "cohere2", "cohere2", none, gguf_config_cohere2, false },
+	{ "cohere2moe", "cohere2_moe", cohere2_moe, gguf_config_cohere2_moe, false },
+	{ "seed_oss", "seed_oss", seed_oss, gguf_config_plain, false },
+	{ "exaone4", "exaone4", olmo, gguf_config_olmo, false },
+	{ "ernie4_5", "ernie4_5", none, gguf_config_plain, false },
+	{ "ernie4_5-moe", "ernie4_5_moe", ernie_moe, gguf_config_ernie_moe, false },
+	{ "olmoe", "olmoe", none, gguf_config_olmoe, false },
+	{ "arcee", "arcee", llama, gguf_config_arcee, false },
+	{ "hunyuan-dense", "hunyuan_v1_dense", hunyuan, gguf_config_plain, false },
+	{ "granitemoe", "granitemoe", granite_moe, gguf_config_granite_moe, false },
+	{ "granite_swa", "granite_swa", llama, gguf_config_granite_swa, false },
+	{ "granite_swa", "granitemoe_swa", granite_moe, gguf_config_granite_swa, false, "expert_count" },
+	{ "phimoe", "phimoe", phimoe, gguf_config_phimoe, false },
+	{ "afmoe", "afmoe", afmoe, gguf_config_afmoe, false },
+	{ "mamba", "mamba", mamba, gguf_config_mamba, false },
+	{ "mamba", "falcon_mamba", mamba, gguf_config_mamba, false, "ssm.dt_b_c_rms" },
 };
 
 const struct gguf_arch *gguf_arch_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-		if (!strcmp(archs[i].name, name))
+		if (!strcmp(archs[i].name, name) && !archs[i].with)
 			return &archs[i];
 	return NULL;
+}
+
+const struct gguf_arch *gguf_arch_choose(const struct gguf_model *m)
+{
+	struct err err;
+	struct gguf_conf c = { .m = m, .err = &err };
+
+	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+		if (archs[i].with && !strcmp(archs[i].name, m->arch->name) && gguf_conf_int(&c, archs[i].with, 0) > 0)
+			return &archs[i];
+	return m->arch;
 }
 
 void gguf_arch_list(struct buf *out)
 {
 	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-		buf_printf(out, "%s%s", i ? ", " : "", archs[i].name);
+		if (!archs[i].with)
+			buf_printf(out, "%s%s", i ? ", " : "", archs[i].name);
 }
