@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "cli/inspection.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 static const char *bytes_text(char *buf, size_t cap, double n)
 {

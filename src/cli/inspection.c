@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 static int by_stored(const void *a, const void *b)
 {

@@ -3,7 +3,7 @@
  * Standard output carries the answer and nothing else when it is one answer.  A
  * conversation is a list of messages that is rendered anew for each turn; that
  * most of it was computed before is the engine's business (kept prefixes). */
-#include "cli/load_image.h"
+#include "host/load_image.h"
 #include "cli/talk.h"
 #include "server/images/images.h"
 #include "vision/pixels/image.h"

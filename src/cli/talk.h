@@ -5,7 +5,7 @@
 
 #include "cli/markdown.h"
 #include "base/buf.h"
-#include "cli/load.h"
+#include "host/load.h"
 #include "cli/remote.h"
 #include "text/calls/split.h"
 

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 /* One line per id: the id and its bytes, quoted. */
 static void print_pieces(const struct tokenizer *t, const struct tokens *ids)

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "cli/bench.h"
+#include "bench/bench.h"
 #include "cli/cli.h"
-#include "cli/energy.h"
+#include "bench/energy.h"
 
 static const struct command *command(const char *name)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ids.h"
+#include "bench/ids.h"
 #include "held.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,12 +1,12 @@
 /* divergence.c - see divergence.h. */
-#include "cli/divergence.h"
+#include "bench/divergence.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "cli/sorted.h"
+#include "bench/sorted.h"
 
 /* log p(i) = x[i] - norm. */
 static double norm_of(const float *x, int n, int *top)

@@ -8,7 +8,7 @@
  * over steps in which every sequence of the batch gets a token, all of them at
  * the depth that was asked for.  What comes before (the depth) is computed once
  * and kept as a prefix, of which each measurement resumes. */
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "cli/energy.h"
-#include "cli/sorted.h"
+#include "bench/energy.h"
+#include "bench/sorted.h"
 
 enum { BATCH_MOST = 256, SLACK = 8 }; /* positions that decoding may run beyond what is timed */
 

@@ -1,5 +1,5 @@
 /* identity.c - see identity.h. */
-#include "cli/identity.h"
+#include "host/identity.h"
 
 #include <errno.h>
 #include <inttypes.h>

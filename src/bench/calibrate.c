@@ -1,12 +1,12 @@
 /* calibrate.c - see calibrate.h. */
-#include "cli/calibrate.h"
+#include "bench/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 enum { TEXT_MAX = 64 << 20, PIECE = 512 };
 

@@ -10,9 +10,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "cli/ids.h"
-#include "cli/load.h"
-#include "cli/load_image.h"
+#include "bench/ids.h"
+#include "host/load.h"
+#include "host/load_image.h"
 #include "model/media.h"
 #include "store/safetensors.h"
 

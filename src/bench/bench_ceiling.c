@@ -5,7 +5,7 @@
 
 #include "backend/cpu/pack.h"
 #include "base/clock.h"
-#include "cli/bench.h"
+#include "bench/bench.h"
 #include "quant/choices.h"
 
 enum {

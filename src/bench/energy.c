@@ -1,5 +1,5 @@
 /* energy.c - joules of the processor packages, from the system's counters. */
-#include "cli/energy.h"
+#include "bench/energy.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* load_draft.c - see load_draft.h. */
-#include "cli/load_draft.h"
+#include "host/load_draft.h"
 #include "engine/draft/draft.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/load.h"
+#include "host/load.h"
 #include "store/store.h"
 
 /* Text of ended sequences that ngram looks into: some megabytes. */

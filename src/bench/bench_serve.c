@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/json.h"
-#include "cli/bench_load.h"
+#include "bench/bench_load.h"
 
 /* One request on its way. */
 struct shot {

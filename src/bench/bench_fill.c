@@ -1,7 +1,7 @@
 /* bench_fill.c - a context that nobody computed: random keys and values, written as
  * a model's would be.  How long the next token takes depends on how many there are,
  * not on what they say. */
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 #include "base/rng.h"
 

@@ -1,5 +1,5 @@
 /* bench_load.c - see bench_load.h. */
-#include "cli/bench_load.h"
+#include "bench/bench_load.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "cli/sorted.h"
+#include "bench/sorted.h"
 
 /* Streams of random numbers of one request; words come after them. */
 enum { R_GAP, R_PROMPT, R_OUTPUT, R_PREFIX, R_ABORT, R_ABORT_AT, R_WORDS };

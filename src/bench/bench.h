@@ -6,7 +6,7 @@
 #include "backend/profile.h"
 #include "base/buf.h"
 #include "base/pool.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 /* Upper bounds of this machine's speed, measured with all threads of the benchmark. */
 struct ceilings {

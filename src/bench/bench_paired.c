@@ -14,8 +14,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/bench.h"
-#include "cli/sorted.h"
+#include "bench/bench.h"
+#include "bench/sorted.h"
 
 extern char **environ;
 

@@ -3,7 +3,7 @@
 #define CLI_IDENTITY_H
 
 #include "base/digest.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 /* The digest of the program, the instructions and library functions it computes with,
  * the arithmetic, the formats of what it keeps, the bytes of all weights, the config,

@@ -1,6 +1,6 @@
 /* huge_pages.c - see huge_pages.h. */
 #include "backend/backend.h"
-#include "cli/huge_pages.h"
+#include "host/huge_pages.h"
 
 #include <stdlib.h>
 #include <string.h>

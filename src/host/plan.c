@@ -1,12 +1,12 @@
 /* plan.c - see plan.h. */
-#include "cli/plan.h"
+#include "host/plan.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/load.h"
+#include "host/load.h"
 
 static size_t least(size_t a, size_t b)
 {

@@ -1,5 +1,5 @@
 /* load.c - see load.h. */
-#include "cli/load.h"
+#include "host/load.h"
 #include "engine/draft/draft.h"
 
 #include <assert.h>
@@ -18,8 +18,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "cli/identity.h"
-#include "cli/load_image.h"
+#include "host/identity.h"
+#include "host/load_image.h"
 #include "vision/tower.h"
 
 static const double PLACE_SHARE = 0.01; /* of a prompt's time may go into copies of states for later prompts */

@@ -1,5 +1,5 @@
 /* ids.c - see ids.h. */
-#include "cli/ids.h"
+#include "bench/ids.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* load_adapters.c - see load_adapters.h. */
-#include "cli/load_adapters.h"
+#include "host/load_adapters.h"
 
 #include <math.h>
 #include <stdlib.h>

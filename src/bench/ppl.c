@@ -15,9 +15,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/divergence.h"
-#include "cli/ids.h"
-#include "cli/load.h"
+#include "bench/divergence.h"
+#include "bench/ids.h"
+#include "host/load.h"
 
 enum { TEXT_MAX = 256 << 20 }; /* bytes */
 

@@ -6,7 +6,7 @@
 #include "base/pages.h"
 #include "base/reads.h"
 #include "base/rng.h"
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 enum { DEPTH = 16, READS = 400, NS_MOST = 1000000000 };
 

@@ -1,5 +1,5 @@
 /* sorted.c - see sorted.h. */
-#include "cli/sorted.h"
+#include "bench/sorted.h"
 
 #include <stdlib.h>
 

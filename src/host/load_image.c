@@ -1,5 +1,5 @@
 /* load_image.c - see load_image.h. */
-#include "cli/load_image.h"
+#include "host/load_image.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/load.h"
+#include "host/load.h"
 #include "vision/tower.h"
 
 int tower_bind(struct session *s, const struct options *o, struct err *err)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 void bench_name(const struct bench_row *r, char *out, size_t size)
 {
