@@ -385,8 +385,8 @@ static bool paired(const struct options *o)
 	return o->bench_paired != NULL;
 }
 
-/* An option that was given and cannot have an effect beside the others is a mistake of the
- * user, and refused.  (load.c and others refuse the cases that need a closer look.)
+/* An option that was given and cannot have an effect with the others is refused.
+ * (load.c and others refuse the cases that need a closer look.)
  * Options of what `bench` measures are not refused: scripts go through batches and depths, 0 and 1 among them. */
 static const struct idle {
 	unsigned commands;

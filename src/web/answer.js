@@ -5,9 +5,9 @@ import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
 import { box_of, call_box, thought_box } from "./turn.js";
 
-// Of an answer that comes at once, as guessed ones do, a rate would say nothing.
+// Below this an answer came at once, as drafted ones do, and its rate would mean nothing.
 const SHORTEST_S = 0.1;
-// A long text takes longer to be formed than a frame lasts: of the time, at most this share goes into that.
+// Formatting a long text takes longer than a frame: at most this share of the time goes into it.
 const DRAW_SHARE = 0.25;
 
 function stats_of(answer) {
@@ -15,15 +15,15 @@ function stats_of(answer) {
   const begun = answer.first || performance.now(), seconds = (performance.now() - begun) / 1000;
   if (u) {
     const d = u.completion_tokens_details ?? {};
-    parts.push(`prompt ${u.prompt_tokens} tokens, ${u.prompt_tokens_details?.cached_tokens ?? 0} of them kept from before`);
-    if (u.cache?.replayed) parts.push(`${u.cache.replayed} replayed`);
+    parts.push(`prompt ${u.prompt_tokens} tokens, ${u.prompt_tokens_details?.cached_tokens ?? 0} cached`);
+    if (u.cache?.replayed) parts.push(`${u.cache.replayed} recomputed`);
     parts.push(`first token after ${(begun - answer.begun).toFixed(0)} ms`);
     if (u.completion_tokens > 1)
       parts.push(`${u.completion_tokens} tokens` + (seconds < SHORTEST_S ? ` within ${(1000 * seconds).toFixed(0)} ms`
-        : `, ${((u.completion_tokens - 1) / seconds).toFixed(1)} a second`));
-    if (d.accepted_prediction_tokens) parts.push(`${d.accepted_prediction_tokens} guessed right`);
+        : `, ${((u.completion_tokens - 1) / seconds).toFixed(1)} tokens/s`));
+    if (d.accepted_prediction_tokens) parts.push(`drafts accepted: ${d.accepted_prediction_tokens}`);
   }
-  if (answer.turn.cut) parts.push({ length: "cut at the limit", stopped: "stopped", lost: "broken off" }[answer.turn.cut]);
+  if (answer.turn.cut) parts.push({ length: "cut at max tokens", stopped: "stopped", lost: "interrupted" }[answer.turn.cut]);
   return parts.join(" · ");
 }
 
@@ -138,7 +138,7 @@ export class Answer {
     this.turn.stats = stats_of(this);
   }
 
-  // A failed answer without text is no turn.
+  // A failed answer without text is not a turn.
   get is_turn() {
     return !this.turn.cut || this.turn.content !== "" || this.turn.cut === "length";
   }

@@ -68,13 +68,13 @@ function data_url(file) {
 
 async function add(file) {
   if (PICTURES.includes(file.type)) {
-    if (!(await sees_pictures())) complain(`${file.name}: this model sees no pictures`);
-    else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)} are taken`);
+    if (!(await sees_pictures())) complain(`${file.name}: this model does not read images`);
+    else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)}`);
     else pictures.push({ name: file.name, url: await data_url(file) });
     return;
   }
   if (file.size > TEXT_MOST) {
-    complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(TEXT_MOST)} of text are taken`);
+    complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(TEXT_MOST)} of text`);
     return;
   }
   try {
@@ -82,7 +82,7 @@ async function add(file) {
     if (text.includes("\0")) throw new Error("binary");
     files.push({ name: file.name, text });
   } catch {
-    complain(`${file.name} is neither text in UTF-8 nor a picture`);
+    complain(`${file.name} is neither UTF-8 text nor an image`);
   }
 }
 

@@ -63,7 +63,7 @@ async function keep_it(c) {
   try {
     await keep.save(c);
   } catch (e) {
-    by_id("undo").textContent = "This conversation is not kept: " + e.message;
+    by_id("undo").textContent = "This conversation was not saved: " + e.message;
   }
   if (c === conversation) history.replaceState(null, "", "#" + c.id);
   await catch_up(c);
@@ -93,7 +93,7 @@ async function answer(parent, from = null) {
   await mine.run();
   running = null;
   if (mine.problem) c.problem = { message: mine.problem.message, parent: mine.is_turn ? undefined : parent };
-  else if (!mine.is_turn) c.problem = { message: "Stopped before anything was said.", parent };
+  else if (!mine.is_turn) c.problem = { message: "Stopped before the answer began.", parent };
   if (mine.problem?.status === 0) look();
   if (from) {
     // The longer answer in the place of the one that was cut, unless another window may have gone on from that.
@@ -120,7 +120,7 @@ async function bring_back(c, gone) {
 
 const acts = {
   edit(turn, box) {
-    edit_in(box, turn.content, turn.role === "user" ? "Send" : "Keep", (content) => {
+    edit_in(box, turn.content, turn.role === "user" ? "Send" : "Save", (content) => {
       if (running || (!content.trim() && !turn.files && !turn.pictures)) return false;
       const { id, parent, stats, cut, ...rest } = turn;
       const added = conversation.add(parent, { ...rest, content });
@@ -134,7 +134,7 @@ const acts = {
     });
   },
   again(turn) {
-    answer(turn.parent); // a branch beside this one
+    answer(turn.parent); // another branch
   },
   go_on(turn) {
     answer(turn.parent, turn);
@@ -147,7 +147,7 @@ const acts = {
     if (c.turns.length) keep_it(c);
     else keep.remove(c).then(() => shelf.refresh());
     by_id("removed").replaceChildren(n > 1 ? `${n} messages are deleted. ` : "The message is deleted. ",
-      button("Bring back", () => bring_back(c, gone)));
+      button("Undo", () => bring_back(c, gone)));
   },
   show(turn) {
     if (running?.conversation === conversation) return;
@@ -223,4 +223,4 @@ shelf.begin({ open, fresh });
 look();
 await load_markdown();
 await open(location.hash.slice(1));
-if (!(await keep.is_kept())) by_id("undo").textContent = "This browser keeps nothing here: conversations go when the page is left.";
+if (!(await keep.is_kept())) by_id("undo").textContent = "This browser cannot store conversations: they are lost when the page is closed.";

@@ -75,7 +75,7 @@ export class Conversation {
     return added;
   }
 
-  // A message of the person's.  One before it that was never answered gives way to it, and stays as a branch.
+  // A message of the user.  It replaces one before it that was never answered, which stays as a branch.
   say(turn) {
     const last = this.last;
     return this.add(last?.role === "user" ? last.parent : last?.id ?? "", { role: "user", ...turn });
@@ -84,7 +84,7 @@ export class Conversation {
   // With all that follows it; returns what bring_back takes.
   remove(turn) {
     const gone = new Set([turn.id]), shown = { ...this.shown };
-    for (const t of this.turns) if (gone.has(t.parent)) gone.add(t.id); // a turn stands after its parent
+    for (const t of this.turns) if (gone.has(t.parent)) gone.add(t.id); // a turn comes after its parent
     const turns = this.turns.filter((t) => gone.has(t.id));
     this.turns = this.turns.filter((t) => !gone.has(t.id));
     for (const id of gone) delete this.shown[id];
@@ -146,7 +146,7 @@ function turn_from(t, earlier) {
     !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
     optional(t.pictures, list_of(is_picture)) && optional(t.tool_calls, list_of(is_call)) &&
     ["reasoning_content", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
-  if (!good) throw new Error("a turn of it has not the form of a turn");
+  if (!good) throw new Error("one of its turns is malformed");
   const out = { id: t.id, parent: t.parent, at: earlier.size, role: t.role, content: t.content };
   for (const m of ["files", "pictures", "tool_calls", "reasoning_content", "stats", "cut", "tool_call_id", "name"])
     if (t[m] !== undefined) out[m] = t[m];
@@ -162,10 +162,10 @@ export function imported(text) {
     throw new Error("the file is not JSON");
   }
   if (file?.kind !== KIND || file.version !== 1 || !Array.isArray(file.conversations))
-    throw new Error("the file holds no conversations of this page");
+    throw new Error("the file has no conversations of this page");
   return file.conversations.map((plain) => {
     const c = new Conversation(), earlier = new Set();
-    if (!Array.isArray(plain?.turns)) throw new Error("a conversation of it has no turns");
+    if (!Array.isArray(plain?.turns)) throw new Error("one of its conversations has no turns");
     for (const t of plain.turns) {
       c.turns.push(turn_from(t, earlier));
       earlier.add(t.id);

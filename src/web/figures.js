@@ -31,11 +31,11 @@ export function figures(m, now) {
   const out = [
     ["Running", m.weft_requests_running, 0],
     ["Waiting", m.weft_requests_waiting, 0],
-    ["Answer tokens a second", rate("weft_output_tokens_total"), 0],
-    ["Prompt tokens a second", rate("weft_prompt_tokens_total"), 0],
-    ["Of them kept from before", rate("weft_cached_tokens_total"), 0],
-    ["Steps a second", steps / (seconds || 1), 0],
-    ["A decode step, ms", m.weft_decode_step_seconds * 1000, 2],
+    ["Output tokens/s", rate("weft_output_tokens_total"), 0],
+    ["Prompt tokens/s", rate("weft_prompt_tokens_total"), 0],
+    ["Cached prompt tokens/s", rate("weft_cached_tokens_total"), 0],
+    ["Steps/s", steps / (seconds || 1), 0],
+    ["Decode step, ms", m.weft_decode_step_seconds * 1000, 2],
   ];
   before = { m, now };
   return out;
@@ -63,8 +63,8 @@ function bar(name, used, all, show = String) {
 
 export function draw_memory(m) {
   by_id("bars").replaceChildren(
-    bar("Pages of keys and values", m.weft_kv_pages_used ?? 0, m.weft_kv_pages ?? 0),
+    bar("KV cache pages", m.weft_kv_pages_used ?? 0, m.weft_kv_pages ?? 0),
     bar("Recurrent states", m.weft_states_used ?? 0, m.weft_states ?? 0),
-    bar("Kept prefixes", m.weft_prefix_bytes ?? 0, m.weft_prefix_bytes_max ?? 0, bytes),
+    bar("Prefix cache", m.weft_prefix_bytes ?? 0, m.weft_prefix_bytes_max ?? 0, bytes),
     bar("Preempted requests", m.weft_parked_bytes ?? 0, m.weft_parked_bytes_max ?? 0, bytes));
 }

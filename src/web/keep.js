@@ -56,7 +56,7 @@ async function transact(mode, what) {
     const ask = what(t.objectStore(STORE));
     t.commit?.(); // at once: a page that is left now would abort a transaction that is still open
     t.oncomplete = () => done(ask.result);
-    t.onerror = t.onabort = () => failed(t.error ?? new Error("the browser could not keep it"));
+    t.onerror = t.onabort = () => failed(t.error ?? new Error("the browser could not store it"));
   });
 }
 

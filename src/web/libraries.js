@@ -11,7 +11,7 @@ export function library(name) {
   return loads[name];
 }
 
-// The same where it was loaded before; else null, and whoever asks for it with library() gets it.
+// The library if it was loaded before; else null: library() loads it.
 export function loaded(name) {
   return (has(name) && globalThis[globals[name]]) || null;
 }

@@ -1,4 +1,4 @@
-// live.js - the engine as it works: each second, while somebody looks, its figures, its requests and its tree.
+// live.js - the engine as it works: each second, while it is looked at, its figures, its requests and its tree.
 import { by_id } from "./element.js";
 import { draw_memory, draw_tiles, figures, read_metrics } from "./figures.js";
 import { draw_requests } from "./requests.js";
@@ -22,7 +22,7 @@ async function tick() {
     by_id("live-state").hidden = true;
   } catch (e) {
     by_id("live-state").hidden = false;
-    by_id("live-state").textContent = (by_id("live-body").hidden ? "No figures: " : "These figures are old: ") + e.message;
+    by_id("live-state").textContent = (by_id("live-body").hidden ? "No metrics: " : "These metrics are old: ") + e.message;
   }
   busy = false;
 }

@@ -1,7 +1,7 @@
 // markdown.js - what a model wrote, as elements.
 //
 // A model's text is hostile: it may repeat what a web page or a tool told it.  marked turns markdown into HTML, in which
-// tags of the text itself stand as text but for a few that only form it; DOMPurify then lets pass the few elements and
+// tags of the text itself are shown as text, except a few that only format it; DOMPurify then lets pass the few elements and
 // attributes listed here and nothing else, whatever marked made.  Formulas and code are drawn afterwards, in elements
 // that are already clean: KaTeX builds MathML by DOM calls, highlight.js makes spans that are cleaned again.  Pictures are
 // shown as links, since fetching one would tell its server that, and when, the answer was read.
@@ -66,7 +66,7 @@ function prepare(marked, purify) {
   if (ready) return;
   ready = true;
   // DOMPurify 2.4.1+deb12u1 reads this variable, which it does not declare there, before it begins (a hunk of a security
-  // fix stands one function too far down): with depth 0 it goes on, and its checks of depth stay as they are.
+  // fix is one function too far down): with depth 0 it goes on, and its checks of depth stay as they are.
   globalThis.shadowNode ??= { __depth: 0 };
   marked.use({
     gfm: true, breaks: true, headerIds: false, mangle: false,

@@ -1,9 +1,9 @@
-// requests.js - what is under way, a row each: the batch first, then who waits for it.
+// requests.js - running and waiting requests, a row each: the batch first, then those that wait.
 import { button, by_id, element } from "./element.js";
 import { ask } from "./server.js";
 
 const ORDER = ["decode", "prefill", "waiting", "preparing"];
-const HEADS = ["State", "Client", "Asked", "Prompt", "Kept", "Answer", "Since", ""];
+const HEADS = ["State", "Client", "Endpoint", "Prompt", "Cached", "Output", "Age", ""];
 
 async function cancel(id) {
   try {
@@ -25,5 +25,5 @@ export function draw_requests(list) {
   by_id("requests").replaceChildren(rows.length
     ? element("table", {}, element("thead", {}, element("tr", {}, ...HEADS.map((h) => element("th", { scope: "col" }, h)))),
       element("tbody", {}, ...rows.map(row)))
-    : element("p", { class: "hint" }, "Nothing is under way."));
+    : element("p", { class: "hint" }, "No requests."));
 }

@@ -10,7 +10,7 @@ export class ServerError extends Error {
 
 async function problem_of(reply) {
   const text = await reply.text();
-  if (reply.status === 401) return "this server wants its API key: type it in under Settings";
+  if (reply.status === 401) return "this server needs an API key: enter it under Settings";
   try {
     return JSON.parse(text).error.message;
   } catch {
@@ -18,7 +18,7 @@ async function problem_of(reply) {
   }
 }
 
-// A reply that is no error.  body: an object, sent as JSON.
+// A reply that is not an error.  body: an object, sent as JSON.
 export async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = {};
   let reply;

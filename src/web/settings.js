@@ -1,6 +1,6 @@
 // settings.js - what requests say besides the conversation: kept in this browser, with presets under names.
 //
-// The API key alone is kept only as long as the window: a browser's storage is no place for secrets.
+// The API key alone is kept only as long as the window: a browser's storage is not for secrets.
 import { by_id, element } from "./element.js";
 
 const FIELDS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "think", "system", "tools"];
@@ -30,7 +30,7 @@ function fill(from, but = null) {
 
 export const api_key = () => by_id("key").value.trim();
 
-// Members of a request's body, and the message before all others, or null; throws where the tools are no JSON.
+// Members of a request's body, and the message before all others, or null; throws where the tools are not JSON.
 export function request_fields() {
   const out = {};
   for (const name of NUMBERS) if (by_id(name).value !== "") out[name] = Number(by_id(name).value);
@@ -40,7 +40,7 @@ export function request_fields() {
     try {
       out.tools = JSON.parse(by_id("tools").value);
     } catch (e) {
-      throw new Error("the tools under Settings are no JSON: " + e.message);
+      throw new Error("the tools under Settings are not JSON: " + e.message);
     }
   }
   return out;
@@ -108,7 +108,7 @@ by_id("settings-reset").addEventListener("click", () => {
 });
 by_id("settings-open").addEventListener("click", () => by_id("settings").showModal());
 by_id("settings-close").addEventListener("click", () => by_id("settings").close());
-by_id("settings").addEventListener("click", (e) => { // beside it
+by_id("settings").addEventListener("click", (e) => { // outside of it
   if (e.target === by_id("settings")) by_id("settings").close();
 });
 

@@ -7,7 +7,7 @@ let acts = null;      // { open(id), fresh() }
 let current = "";
 let drawn = 0;
 
-// Of the conversation that is shown: buttons for what can be done with it.
+// Buttons for what can be done with the conversation that is shown.
 function item(c) {
   const open = button(c.title, () => {
     acts.open(c.id);
@@ -27,7 +27,7 @@ export async function refresh(id = current) {
   const list = (await all()).filter((c) => !words || c.holds(words));
   if (mine !== drawn) return; // a later one is on its way
   by_id("list").replaceChildren(...list.map(item));
-  by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : "None yet; they stay in this browser.";
+  by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : "No conversations yet; they stay in this browser.";
 }
 
 function rename(c, row) {
@@ -55,7 +55,7 @@ async function take_away(c) {
   await remove(c);
   if (c.id === current) acts.fresh();
   else refresh();
-  by_id("undo").replaceChildren(`"${c.title}" is deleted. `, button("Bring it back", async () => {
+  by_id("undo").replaceChildren(`"${c.title}" is deleted. `, button("Undo", async () => {
     await save(c);
     by_id("undo").replaceChildren();
     acts.open(c.id);
@@ -72,7 +72,7 @@ async function import_file(file) {
   try {
     const list = imported(await file.text());
     for (const c of list) await save(c);
-    by_id("undo").textContent = `${list.length} read from ${file.name}.`;
+    by_id("undo").textContent = `${list.length} imported from ${file.name}.`;
     if (list.length === 1) acts.open(list[0].id);
   } catch (e) {
     by_id("undo").textContent = `${file.name}: ${e.message}`;

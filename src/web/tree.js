@@ -15,7 +15,7 @@ function layout(nodes) {
   const x = (pos) => LEFT + Math.sqrt(pos / far) * WIDEST;
   let row = 0;
   const place = (n) => {
-    n.x0 = x(n.begin) + (known.get(n.parent)?.state ? 5 : 0);     // beside the dot
+    n.x0 = x(n.begin) + (known.get(n.parent)?.state ? 5 : 0);     // next to the dot
     n.x1 = Math.max(x(n.end), n.x0 + 6);
     if (!n.children.length) n.row = row++;
     else {
@@ -30,7 +30,7 @@ function layout(nodes) {
 export function draw_tree(cache) {
   const { all, rows } = layout(cache.nodes);
   const picture = svg("svg", { width: WIDEST + 160, height: Math.max(rows, 1) * ROW + 12, role: "group",
-    "aria-label": "Tree of kept prefixes" });
+    "aria-label": "Prefix tree" });
   for (const n of all) {
     const y = n.row * ROW + 10;
     for (const c of n.children)
@@ -68,8 +68,8 @@ export function draw_tree(cache) {
   if (focused >= 0) picture.querySelectorAll(".node")[focused]?.focus();
   hits = new Map(cache.nodes.map((n) => [n.id, n.hits]));
   by_id("tree-note").textContent = cache.nodes.length
-    ? `${cache.states} states, ${bytes(cache.bytes)} of ${bytes(cache.bytes_max)}; a dot is a state to go on from, a run flashes when one is used`
-    : "Nothing is kept yet.";
+    ? `${cache.states} states, ${bytes(cache.bytes)} of ${bytes(cache.bytes_max)}; a dot is a state to resume from, a run flashes when it is used`
+    : "The cache is empty.";
 }
 
 // ---- one node ----
@@ -84,7 +84,7 @@ async function order(verb, node) {
 }
 
 async function show_text(n) {
-  const place = element("pre", { tabindex: "0", "aria-label": "Its text" }, "…");
+  const place = element("pre", { tabindex: "0", "aria-label": "Text of the node" }, "…");
   by_id("node").append(place);
   try {
     place.textContent = (await (await ask("/v1/cache/nodes/" + n.id)).json()).text;
@@ -99,6 +99,6 @@ function show_node(n) {
   acts.append(button("Drop with all after it", () => order("drop", n.id)));
   by_id("node").replaceChildren(element("p", {},
     `Tokens ${n.begin} to ${n.end}, kept as ${n.place}; ${n.state ? "with" : "without"} a state${n.on_disk ? ", on disk" : ""}` +
-    `; ${bytes(n.bytes)}, ${n.hits} hits, made ${n.age_seconds.toFixed(0)} s ago, last used ${n.idle_seconds.toFixed(0)} s ago.`), acts);
+    `; ${bytes(n.bytes)}, ${n.hits} hits, created ${n.age_seconds.toFixed(0)} s ago, last used ${n.idle_seconds.toFixed(0)} s ago.`), acts);
   show_text(n);
 }

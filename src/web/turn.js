@@ -59,7 +59,7 @@ export function edit_in(box, text, label, done) {
       e.stopPropagation();
       e.preventDefault();
     },
-  }, area, element("div", { class: "row" }, element("button", { type: "submit" }, label), button("Leave it", close)));
+  }, area, element("div", { class: "row" }, element("button", { type: "submit" }, label), button("Cancel", close)));
   area.value = text;
   box.append(editor);
   box.classList.add("edited");
@@ -85,7 +85,7 @@ export function draw_turn(turn, conversation, last, acts) {
   if (turn.role !== "tool") row.append(button("Edit", () => acts.edit(turn, box)));
   if (turn.role === "assistant") {
     if (turn.cut && turn.content && last && !turn.tool_calls) row.append(button("Continue", () => acts.go_on(turn)));
-    row.append(button("Make again", () => acts.again(turn)));
+    row.append(button("Regenerate", () => acts.again(turn)));
   }
   row.append(button("Delete", () => acts.remove(turn)));
   box.append(row);

@@ -46,7 +46,7 @@ test('conversations are kept, found, named, deleted and brought back', async () 
 	await page.locator('#list').getByRole('button', { name: 'Delete' }).click();
 	await until_titles(['Second question']);
 	assert.equal(await page.locator('.message').count(), 0);
-	await page.getByRole('button', { name: 'Bring it back' }).click();
+	await page.getByRole('button', { name: 'Undo' }).click();
 	await until_titles(['Second question', 'Animals <b>']);
 	assert.equal(await said(await answer()), 'about llamas');
 	// A turn of it can go, and what is left stays.
@@ -158,7 +158,7 @@ test('messages that were deleted can be brought back', async () => {
 		await ask(q);
 		await answer(i);
 	}
-	await press(page.locator('.message.assistant').nth(2), 'Make again');
+	await press(page.locator('.message.assistant').nth(2), 'Regenerate');
 	await page.getByText('2 of 2').waitFor();
 	const all = [...questions.flatMap((q) => [q, `to ${q}`]), 'again'];
 	const shown = () => page.locator('.message > .text').allInnerTexts();
@@ -168,7 +168,7 @@ test('messages that were deleted can be brought back', async () => {
 		await page.locator('#removed').getByText(words).waitFor();
 		assert.equal(await page.locator('.message').count(), left);
 		await page.waitForFunction((some) => (document.querySelectorAll('#list .open').length > 0) === some, left > 0);
-		await press(page.locator('#removed'), 'Bring back');
+		await press(page.locator('#removed'), 'Undo');
 		await page.locator('.message').nth(5).waitFor();
 		assert.deepEqual(await shown(), before);
 		assert.deepEqual(await stored(), [['', all]]);
@@ -246,7 +246,7 @@ test('to a file and back', async () => {
 	const { page } = now;
 	await model_says(says('answer one'), says('answer two'), says('answer three'));
 	await talk('One', 'Two');
-	await press(page.locator('.message.assistant'), 'Make again');
+	await press(page.locator('.message.assistant'), 'Regenerate');
 	await page.getByText('answer three').waitFor();
 	const [file] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
 	const path = join(dir, 'all.json');
@@ -374,10 +374,10 @@ test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 	await picture('attached');
 	for (const [name, bytes] of [['latin.txt', [0xe9, 0x20]], ['zero.bin', [0, 1, 2]]]) {
 		await bring('drop', [[name, '', bytes]]);
-		await page.getByText(`${name} is neither text`).waitFor();
+		await page.getByText(`${name} is neither UTF-8 text`).waitFor();
 	}
 	await bring('drop', [['cat.png', 'image/png', [137, 80]]]);
-	await page.getByText('sees no pictures').waitFor();
+	await page.getByText('does not read images').waitFor();
 	await ask('What is in them?');
 	await answer();
 	assert.equal(sent[0].messages[0].content, 'notes.txt:\n````\nfirst ``` note\n\n````\n\n' + 'code.py:\n```\nprint("é")\n```\n\n' +

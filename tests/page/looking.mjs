@@ -67,7 +67,7 @@ test('who runs and who waits, as rows; one is cancelled', async () => {
 	const own = new AbortController();
 	let ended = false;
 	await page.click('#tab-live');
-	await page.getByText('Nothing is under way.').waitFor();
+	await page.getByText('No requests.').waitFor();
 	// One after the other, as long as it takes: an answer may end before the view is drawn again.
 	const asked = (async () => {
 		while (!ended) await endless(own.signal);
@@ -83,7 +83,7 @@ test('who runs and who waits, as rows; one is cancelled', async () => {
 	own.abort();
 	await asked;
 	await now.server.idle();
-	await page.getByText('Nothing is under way.').waitFor();
+	await page.getByText('No requests.').waitFor();
 });
 
 test('at phone width, light and dark', async () => {
@@ -131,7 +131,7 @@ test('everything is reached and has a name by keyboard', async () => {
 		}));
 		if (await page.evaluate(() => document.activeElement.id === 'attach')) break;
 	}
-	for (const name of ['Settings', 'New conversation', 'Search in conversations', 'Export all', 'Import', 'Conversation', 'Edit', 'Make again',
+	for (const name of ['Settings', 'New conversation', 'Search in conversations', 'Export all', 'Import', 'Conversation', 'Edit', 'Regenerate',
 		'Delete', 'Copy', 'Message', 'Attach']) assert.ok(names.has(name), `${name} is not among ${[...names].join(', ')}`);
 	// The arrow key in an empty box takes up the last message.
 	await page.focus('#text');

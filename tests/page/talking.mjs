@@ -1,4 +1,4 @@
-// Asking and answers: stop, edit, make again, branches, continue, thinking, tools, failures.  What the model says is judged
+// Asking and answers: stop, edit, regenerate, branches, continue, thinking, tools, failures.  What the model says is judged
 // by what the API says to the same request.
 import assert from 'node:assert/strict';
 import { createServer, request } from 'node:http';
@@ -38,7 +38,7 @@ async function faltering(to) {
 	return s;
 }
 
-const kept = (stats) => Number(/(\d+) of them kept/.exec(stats)[1]);
+const kept = (stats) => Number(/(\d+) cached/.exec(stats)[1]);
 const user = (n) => now.page.locator('.message.user').nth(n);
 
 test('an answer, made again, edited, and the ways back', async () => {
@@ -48,7 +48,7 @@ test('an answer, made again, edited, and the ways back', async () => {
 	const first = await answer();
 	const capital = await said(first);
 	assert.equal(capital, (await by_api({ messages: [{ role: 'user', content: QUESTION }] })).content);
-	await press(first, 'Make again');
+	await press(first, 'Regenerate');
 	await first.getByText('2 of 2').waitFor();
 	assert.equal(await said(await answer()), capital);
 	assert.ok(kept(await first.locator('.stats').innerText()) > 0);
@@ -115,7 +115,7 @@ test('what a page that is left had of an answer is kept', async () => {
 		await page.reload();
 		await ready();
 		const box = await answer();
-		assert.match(await box.locator('.stats').innerText(), /broken off/);
+		assert.match(await box.locator('.stats').innerText(), /interrupted/);
 		assert.notEqual(await said(box), '');
 	} finally {
 		await now.context.close();
@@ -177,7 +177,7 @@ test('tools, there and back', async () => {
 	await picture('tools');
 	await set({ tools: 'no json' });
 	await ask('And in Rome?');
-	await page.getByText('are no JSON').waitFor();
+	await page.getByText('are not JSON').waitFor();
 });
 
 test('a failed answer is no turn', async () => {
@@ -204,7 +204,7 @@ test('an answer that is cut goes on', async () => {
 	await greedy({ max_tokens: '3' });
 	await ask(QUESTION);
 	const box = await answer();
-	assert.match(await box.locator('.stats').innerText(), /cut at the limit/);
+	assert.match(await box.locator('.stats').innerText(), /cut at max tokens/);
 	await greedy({ max_tokens: '' });
 	await press(box, 'Continue');
 	await now.page.waitForFunction(() => !/cut/.test(document.querySelector('.message.assistant .stats')?.textContent ?? 'cut'));
@@ -216,7 +216,7 @@ test('an answer that breaks off is kept, and says so', async () => {
 	const sent = await model_says(says('The capital', { lost: true }), says(' is Paris.'));
 	await ask(QUESTION);
 	const box = await answer();
-	assert.match(await box.locator('.stats').innerText(), /broken off/);
+	assert.match(await box.locator('.stats').innerText(), /interrupted/);
 	await now.page.getByText('the connection to the server was lost').waitFor();
 	await press(box, 'Continue');
 	await now.page.getByText('The capital is Paris.').waitFor();
@@ -256,7 +256,7 @@ test('with an API key, kept as long as the window', async () => {
 		await now.context.close();
 		await open({}, own.url);
 		const { page } = now;
-		await page.getByText('wants its API key').waitFor();
+		await page.getByText('needs an API key').waitFor();
 		await set({ key: 'sesame' });
 		await page.getByText(/context [\d,]+ tokens/).waitFor();
 		await page.reload();
