@@ -478,6 +478,14 @@ struct backend_ops {
 	                   struct err *);
 	void (*row_stats)(const struct backend *, struct row_stats *); /* required where stream_rows is */
 
+	/* Optional, both or none; NULL: every operation of backend.h is there for everything.  Between the two, passes compute
+	 * nothing: their operations bring over what they name and compile what they need, and the first that the backend cannot
+	 * compute is told by rehearsed.  A model rehearses when it is opened, with a step of the most rows, so that it is refused
+	 * then, and not in the middle of an answer.  Tables of the views are not read.
+	 * rehearsed: 0; E_UNSUPPORTED, with the operation and why; E_FULL: what it names does not fit; E_DEVICE. */
+	void (*rehearse)(struct backend *);
+	int (*rehearsed)(struct backend *, struct err *);
+
 	/* Optional; NULL: operations read the host's.  Called once per pass, by pass_begin, when all host tables that the pass names
 	 * are final: tok, pos, item, span, row, logit_row, brought, rope_pos, see, adapter, grid, pick, and those of the views kv and
 	 * state (page, first; owed, still, keep).  The backend may bring them over; they stay as they are until end.  Operations
@@ -563,6 +571,10 @@ struct backend {
 	/* Names what the bits of results depend on, beside the model and the input: two backends of one arithmetic give the same
 	 * bits.  "plain" are the orders of format.h without a dot product of bf16, which every device can follow. */
 	const char *arithmetic;
+	/* Names the order of numbers in the backend's memory, of states above all: two backends of one order read each other's
+	 * snapshots. */
+	const char *order;
+	size_t memory; /* bytes of the device that computes; 0: the machine's memory */
 	/* What computes, for messages: of the CPU backend its level of instructions, and that of attention where it is
 	 * another. */
 	const char *level;

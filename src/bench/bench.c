@@ -174,20 +174,33 @@ static double accepted(const struct engine_stats *st)
 	return n;
 }
 
+/* The clocks and counters are of the processor's operations: a device's calls return before their work is done. */
+static void begin_profile(struct bench *b)
+{
+	if (b->s.be == b->s.cpu)
+		profile_start(&b->profile, b->s.be, backend_cpu_choices(b->s.be));
+}
+
+static void end_profile(struct bench *b)
+{
+	if (b->s.be->profile)
+		profile_stop(&b->profile, b->s.be);
+}
+
 static void start(struct bench *b, struct took *t)
 {
 	struct engine_stats st;
 
 	if (b->s.be->profile) { /* what came before is not of it */
 		profile_stop(&b->profile, b->s.be);
-		profile_start(&b->profile, b->s.be, backend_cpu_choices(b->s.be));
+		begin_profile(b);
 	}
 	engine_stats(b->s.engine, &st);
 	energy_begin(&b->energy);
 	*t = (struct took){ .drafted = -drafted(&st),
 		            .accepted = -accepted(&st),
 		            .steps = (double)st.steps,
-		            .joins = (double)backend_cpu_joins(b->s.be),
+		            .joins = (double)backend_cpu_joins(b->s.cpu),
 		            .experts = st.experts,
 		            .tables = st.tables,
 		            .ns = clock_monotonic_ns() };
@@ -203,7 +216,7 @@ static void stop(struct bench *b, struct took *t)
 	t->steps = (double)st.steps - t->steps;
 	t->drafted += drafted(&st);
 	t->accepted += accepted(&st);
-	t->joins = (double)backend_cpu_joins(b->s.be) - t->joins;
+	t->joins = (double)backend_cpu_joins(b->s.cpu) - t->joins;
 	st.experts.used -= t->experts.used;
 	st.experts.hits -= t->experts.hits;
 	st.experts.reads -= t->experts.reads;
@@ -312,7 +325,7 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
 	struct ceilings before = b->ceilings;
 
 	b->ceilings = (struct ceilings){ 0 };
-	ceilings_measure(&b->ceilings, b->pool, b->s.be);
+	ceilings_measure(&b->ceilings, b->pool, b->s.cpu);
 	r->before = before;
 	r->after = b->ceilings;
 	r->ceilings.read = most(before.read, b->ceilings.read);
@@ -335,10 +348,10 @@ static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 		struct took t;
 
 		if (counted)
-			profile_start(&b->profile, b->s.be, backend_cpu_choices(b->s.be));
+			begin_profile(b);
 		rc = run_once(b, r, &t, err);
 		if (counted) {
-			profile_stop(&b->profile, b->s.be);
+			end_profile(b);
 			r->cost = b->profile;
 			r->cost_ns = t.ns;
 			r->tokens = t.tokens;
@@ -416,7 +429,7 @@ static int run_all(struct bench *b, struct err *err)
 	if (!o->bench_json)
 		fwrite(head.p, 1, head.n, stdout);
 	buf_fini(&head);
-	ceilings_measure(&b->ceilings, b->pool, b->s.be);
+	ceilings_measure(&b->ceilings, b->pool, b->s.cpu);
 	for (int d = 0; d < o->bench_depth.n; d++) {
 		int depth = o->bench_depth.v[d];
 
@@ -479,7 +492,7 @@ int cmd_bench(const struct options *given)
 		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);
 	if (!rc) {
 		b.ids = xcalloc((size_t)o.ctx_size, sizeof *b.ids);
-		b.pool = pool_new(b.s.be->threads);
+		b.pool = pool_new(b.s.cpu->threads);
 		rc = run_all(&b, &err);
 		drop_all(&b);
 	}

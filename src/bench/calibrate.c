@@ -86,6 +86,7 @@ int calibrate(struct imatrix *m, const struct options *given, struct err *err)
 
 	*m = (struct imatrix){ 0 };
 	o.arith = ARITH_F32;
+	o.device = "cpu"; /* whose products call the observer */
 	o.parallel = o.queue = 1;
 	o.prefix_bytes = 0;
 	o.n_draft = 0;

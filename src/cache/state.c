@@ -413,7 +413,7 @@ static void head_fill(const struct state *st, int pos, uint32_t head[HEAD_WORDS]
 
 	memcpy(head, words, sizeof words);
 	memset(backend, 0, BACKEND_BYTES);
-	memcpy(backend, st->cache.be->ops->name, strlen(st->cache.be->ops->name));
+	memcpy(backend, st->cache.be->order, strlen(st->cache.be->order));
 }
 
 static int state_write(const struct snap *snap, struct sink *to)
@@ -455,7 +455,8 @@ static int head_check(const struct state *st, const uint32_t *head, const char *
 			return err_set(err, i ? E_FORMAT : E_UNSUPPORTED, "state snapshot: %s %u, this cache has %u",
 			               name[i], (unsigned)head[i], (unsigned)want[i]);
 	if (memcmp(backend, want_backend, BACKEND_BYTES))
-		return err_set(err, E_FORMAT, "state snapshot: not from backend %s", st->cache.be->ops->name);
+		return err_set(err, E_FORMAT, "state snapshot: not in the order of backend %s",
+		               st->cache.be->ops->name);
 	if (head[1] == 0 || head[1] > INT_MAX)
 		return err_set(err, E_FORMAT, "state snapshot: position %u", (unsigned)head[1]);
 	return 0;
@@ -602,7 +603,7 @@ struct cache *state_open(struct backend *be, const struct state_opts *o, struct 
 	bool refused = false;
 
 	assert(o->slots > 0 && o->tape_rows >= 0 && o->shape.layers > 0);
-	assert(strlen(be->ops->name) < BACKEND_BYTES);
+	assert(strlen(be->order) < BACKEND_BYTES);
 	st = xcalloc(1, sizeof *st);
 	st->cache = (struct cache){ .ops = &state_ops, .be = be };
 	st->o = *o;

@@ -58,6 +58,7 @@ struct options {
 	int threads;     /* 0: all processors */
 	int step_rows;
 	struct choices cpu;
+	const char *device; /* NULL: auto */
 	enum arith arith;
 	int decode_gap;      /* ms; see engine.h */
 	int answer_reserve;  /* tokens; see engine.h */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/inspection.h"
 #include "host/load.h"
+#include "host/load_device.h"
 
 static const char *bytes_text(char *buf, size_t cap, double n)
 {
@@ -200,6 +201,16 @@ static void print_head(const struct inspection *in)
 		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
 }
 
+static void print_devices(void)
+{
+	struct buf text;
+
+	buf_init(&text);
+	device_describe(&text, "               ");
+	printf("devices        %s", text.p);
+	buf_fini(&text);
+}
+
 static void print_text(const struct inspection *in, bool tensors)
 {
 	print_shape(in->model, in->store);
@@ -209,6 +220,7 @@ static void print_text(const struct inspection *in, bool tensors)
 	print_head(in);
 	print_ignored(in);
 	print_plan(in);
+	print_devices();
 	if (tensors)
 		print_tensors(in->store);
 }

@@ -300,6 +300,8 @@ const struct option option_table[] = {
 	  "accept this share of drafted tokens without checking; answers become meaningless" },
 	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
 	  "newest instruction set to use.  Default: the fastest on this processor" },
+	{ CMD_ENGINE, "device", NULL, NULL, K_TEXT, AT(device), NONE, 0, 0, "NAME", "auto", group_model,
+	  "what computes: cpu, cuda or opencl (cuda:1 is the second).  auto takes a GPU that serves the whole model" },
 	{ CMD_TUNE | CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
 	  "f32: reference arithmetic; fast: serving arithmetic" },
 

@@ -269,7 +269,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	sha256_init(&h);
 	put_text(&h, "weft, what kept prefixes are a function of, 2");
 	put_text(&h, s->be->arithmetic);
-	put_text(&h, s->be->ops->name);
+	put_text(&h, s->be->order);
 	put_caches(&h, s->model);
 	put_functions(&h);
 	put_weights(&h, s->store, o->disk_dir);

@@ -1,5 +1,6 @@
 /* load.c - see load.h. */
 #include "host/load.h"
+#include "host/load_device.h"
 #include "engine/draft/draft.h"
 
 #include <assert.h>
@@ -469,6 +470,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.step_rows = s->step_rows;
 	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
 	eo.n_draft = drafts_tokens(o);
+	if (!(what & LOAD_PLAN) && (rc = device_open(s, o, err)))
+		return rc;
 	rc = plan_make(&plan, &mo, s, o, &eo, err);
 	if (rc || what & LOAD_PLAN) {
 		s->plan = plan;
@@ -489,8 +492,8 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	if (!plan.experts && (o->expert_dir || o->expert_trace || o->expert_io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");
-	s->be = backend_cpu_open_chosen(o->threads ? o->threads : cpu_count(), &o->cpu);
 	rc = model_attach(s->model, s->be, &mo, err);
+	device_settled(s);
 	if (!rc)
 		rc = load_adapters(&s->adapters, &o->lora, s->model, err);
 	if (!rc)
@@ -591,8 +594,7 @@ void session_close(struct session *s)
 	tower_close(s->tower);
 	model_close(s->model);
 	loaded_adapters_close(&s->adapters);
-	if (s->be)
-		s->be->ops->close(s->be);
+	device_close(s);
 	template_close(s->tmpl);
 	template_close(s->tool_tmpl);
 	json_free(s->template_args);

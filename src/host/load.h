@@ -47,7 +47,10 @@ struct session {
 	struct kv_pair *kv; /* [layers_attn] how keys and values are written */
 
 	struct plan plan;
-	struct backend *be;
+	struct backend *be;   /* of the model */
+	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
+	size_t device_bytes;  /* memory of be's device; 0: be is cpu */
+	struct model *looked; /* see load_device.h */
 	struct model *model;
 	struct tower *tower; /* NULL: the model has none that weft reads, or it was not asked for */
 	struct err no_tower; /* why the model's tower cannot be bound; code 0: it can, or there is none */

@@ -37,7 +37,7 @@ int tower_begin(struct session *s, enum arith arith, struct err *err)
 {
 	struct tower_tokens tokens = { token_id, s };
 
-	return s->tower ? tower_attach(s->tower, s->be, arith, &tokens, err) : 0;
+	return s->tower ? tower_attach(s->tower, s->cpu, arith, &tokens, err) : 0;
 }
 
 int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media **out, struct err *err)

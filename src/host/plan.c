@@ -22,6 +22,15 @@ size_t plan_total(const struct plan *p)
 	       p->draft;
 }
 
+/* The memory that there is: the machine's, or a device's with room for its driver, but no more than the machine has, where weights and
+ * parked sequences lie too. */
+static size_t machine_bytes(const struct session *s)
+{
+	size_t machine = memory_total(), device = s->device_bytes / 16 * 15;
+
+	return device ? least(machine, device) : machine;
+}
+
 /* Bytes that a sequence at its longest could use, and all. */
 static size_t kv_one(const struct session *s, const struct model_opts *mo)
 {
@@ -93,7 +102,7 @@ static size_t prefix_default(const struct plan *p, size_t bound)
 static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
                    struct err *err)
 {
-	size_t machine = memory_total(), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
+	size_t machine = machine_bytes(s), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
 	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
 
 	p->prefix = o->prefix_bytes == SIZE_MAX ? prefix_default(p, bound) : o->prefix_bytes;
@@ -168,7 +177,7 @@ static size_t program_bytes(void)
 static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
                      const struct engine_opts *eo, bool tables_disk, struct err *err)
 {
-	size_t memory = o->memory_bytes ? o->memory_bytes : memory_total();
+	size_t memory = o->memory_bytes ? o->memory_bytes : machine_bytes(s);
 	int rc;
 
 	*p = (struct plan){ .weights = (size_t)s->model->shape.weight_bytes };
@@ -201,9 +210,9 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 }
 
 /* With all tables in memory, does something not fit, or have to make room? */
-static bool is_tight(const struct plan *p, const struct options *o, int rc)
+static bool is_tight(const struct session *s, const struct plan *p, const struct options *o, int rc)
 {
-	size_t machine = memory_total();
+	size_t machine = machine_bytes(s);
 
 	return rc == E_LIMIT || (p->experts && !o->expert_bytes) ||
 	       (o->memory_bytes ? p->ctx_fits < p->ctx_asked && !o->kv_bytes : plan_total(p) > machine - machine / 16);
@@ -223,7 +232,7 @@ static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s,
 			"matrix as well",
 			s->store->name);
 	rc = plan_with(p, mo, s, o, eo, o->tables == TABLES_DISK, err);
-	if (o->tables == TABLES_AUTO && some && is_tight(p, o, rc))
+	if (o->tables == TABLES_AUTO && some && is_tight(s, p, o, rc))
 		rc = plan_with(p, mo, s, o, eo, true, err);
 	return rc;
 }

@@ -331,6 +331,49 @@ static int place(struct model *m, struct err *err)
 	return code;
 }
 
+/* A step of the most rows that computes nothing: the backend says what of it there is no kernel for. */
+static int rehearse(struct model *m, struct err *err)
+{
+	struct backend *be = m->be;
+	int rows = m->opts.step_rows, n = m->shape.head.block ? m->shape.head.guesses : 1;
+	int32_t *zero = xcalloc((size_t)rows, sizeof *zero), *pos = xcalloc((size_t)rows, sizeof *pos);
+	const struct span span = { .n = rows };
+	size_t given = (size_t)rows * (size_t)(m->shape.carry + m->shape.hidden) * sizeof(float);
+	struct pass p = { .be = be,
+		          .arith = m->opts.arith,
+		          .n_row = rows,
+		          .n_item = 1,
+		          .n_logit = n,
+		          .tok = zero,
+		          .pos = pos,
+		          .item = zero,
+		          .span = &span,
+		          .row = zero,
+		          .logit_row = pos,
+		          .work_cap = size_mul(m->ops->work_floats(m, rows, n), sizeof(float)) };
+	size_t logits = size_mul(size_mul((size_t)n, (size_t)m->shape.vocab), sizeof(float));
+	int code;
+
+	for (int i = 0; i < rows; i++)
+		pos[i] = i;
+	p.logits = be->ops->alloc(be, logits);
+	p.work = p.work_cap ? be->ops->alloc(be, p.work_cap) : NULL;
+	p.given = be->ops->alloc(be, given);
+	if (p.logits && p.given && (p.work || !p.work_cap)) {
+		be->ops->rehearse(be);
+		model_run(m, &p, NULL);
+		code = be->ops->rehearsed(be, err);
+	} else {
+		code = err_set(err, E_FULL, "no memory for a step of %d rows", rows);
+	}
+	be->ops->free(be, p.logits, logits);
+	be->ops->free(be, p.work, p.work_cap);
+	be->ops->free(be, (float *)(uintptr_t)p.given, given);
+	free(zero);
+	free(pos);
+	return code;
+}
+
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err)
 {
 	struct err own;
@@ -340,7 +383,9 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 	code = complete(m, opts, err);
 	if (!code)
 		code = place(m, err);
-	return code ? code : open_caches(m, err ? err : &own);
+	if (!code)
+		code = open_caches(m, err ? err : &own);
+	return !code && be->ops->rehearse ? rehearse(m, err) : code;
 }
 
 int model_run(struct model *m, struct pass *p, struct err *err)

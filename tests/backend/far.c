@@ -735,9 +735,11 @@ struct backend *far_open(struct backend *inner)
 {
 	struct far *f = xcalloc(1, sizeof *f);
 
-	f->be = (struct backend){
-		.ops = &far_ops, .arithmetic = inner->arithmetic, .level = inner->level, .threads = inner->threads
-	};
+	f->be = (struct backend){ .ops = &far_ops,
+		                  .arithmetic = inner->arithmetic,
+		                  .order = inner->order,
+		                  .level = inner->level,
+		                  .threads = inner->threads };
 	f->inner = inner;
 	f->range = mmap(NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	assert(f->range != MAP_FAILED);

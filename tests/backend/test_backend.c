@@ -5,25 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backends.h"
 #include "far.h"
+#include "quant/choices.h"
 
-static struct backend *far(int threads, enum cpu_level level)
+struct backend *test_backend_named(const char *name, int threads, enum cpu_level level)
 {
-	return far_open(backend_cpu_open(threads, level));
-}
+	struct backend *be;
+	struct err err;
 
-static const struct {
-	const char *name;
-	struct backend *(*open)(int threads, enum cpu_level level);
-} backends[] = { { "cpu", backend_cpu_open }, { "far", far } };
+	if (!strcmp(name, "cpu"))
+		return backend_cpu_open(threads, level);
+	if (!strcmp(name, "far"))
+		return far_open(backend_cpu_open(threads, level));
+	if (!backends_open(&be, name, NULL, &err))
+		return be;
+	fprintf(stderr, "%s\n", err.msg);
+	exit(1);
+}
 
 struct backend *test_backend_open(int threads, enum cpu_level level)
 {
 	const char *name = getenv("WEFT_TEST_BACKEND");
 
-	for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-		if (!strcmp(name ? name : "cpu", backends[i].name))
-			return backends[i].open(threads, level);
-	fprintf(stderr, "WEFT_TEST_BACKEND: no backend %s\n", name);
-	exit(1);
+	return test_backend_named(name ? name : "cpu", threads, level);
 }

@@ -1,7 +1,7 @@
 /* test_backend.h - the backend that a test runs over, named by the environment.
  *
- * WEFT_TEST_BACKEND: cpu (also where it is not set), or far (far.h).  An unknown name ends the test.  A backend that is added to the
- * table in test_backend.c inherits every test that opens its backend here. */
+ * WEFT_TEST_BACKEND: cpu (also where it is not set), far (far.h), or a device of backends.h ("opencl", "cuda:0").  A name that is not
+ * known, or a device that is not there, ends the test.  A backend of that list inherits every test that opens its backend here. */
 #ifndef TESTS_BACKEND_TEST_BACKEND_H
 #define TESTS_BACKEND_TEST_BACKEND_H
 
@@ -9,5 +9,6 @@
 
 /* The caller closes it. */
 struct backend *test_backend_open(int threads, enum cpu_level level);
+struct backend *test_backend_named(const char *name, int threads, enum cpu_level level);
 
 #endif

@@ -402,6 +402,7 @@ struct backend *backend_cpu_open_chosen(int threads, const struct choices *choic
 	c->be = (struct backend){ .ops = &cpu_ops, .threads = pool_threads(c->pool) };
 	c->choices = *choices;
 	c->be.arithmetic = arithmetic_of(choices);
+	c->be.order = "cpu";
 	name_level(c);
 	c->op = level_ops(level)->op;
 	c->recur = level_ops(level)->recur;

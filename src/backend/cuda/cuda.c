@@ -111,9 +111,20 @@ static cu_pointer at(struct dmem m)
 	return (cu_pointer)(uintptr_t)m.base + m.at;
 }
 
+/* The driver's context is of a thread: a model is opened on one, and computes on another. */
+static struct cuda *here(struct device *d)
+{
+	static _Thread_local cu_context current;
+	struct cuda *c = (struct cuda *)d;
+
+	if (c->context && current != c->context && !c->cuCtxSetCurrent(c->context))
+		current = c->context;
+	return c;
+}
+
 static int cuda_alloc(struct device *d, struct dmem *m, size_t bytes, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 	cu_pointer p = 0;
 	cu_result r = c->cuMemAlloc_v2(&p, bytes ? bytes : 1);
 
@@ -128,12 +139,12 @@ static int cuda_alloc(struct device *d, struct dmem *m, size_t bytes, struct err
 static void cuda_free(struct device *d, struct dmem m)
 {
 	if (m.base)
-		((struct cuda *)d)->cuMemFree_v2(at(m));
+		here(d)->cuMemFree_v2(at(m));
 }
 
 static int cuda_wait(struct device *d, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	TRY(c, cuStreamSynchronize, (c->stream));
 	return 0;
@@ -141,7 +152,7 @@ static int cuda_wait(struct device *d, struct err *err)
 
 static int cuda_up(struct device *d, struct dmem to, const void *from, size_t bytes, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	if (!bytes)
 		return 0;
@@ -151,7 +162,7 @@ static int cuda_up(struct device *d, struct dmem to, const void *from, size_t by
 
 static int cuda_down(struct device *d, void *to, struct dmem from, size_t bytes, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	if (!bytes)
 		return 0;
@@ -161,7 +172,7 @@ static int cuda_down(struct device *d, void *to, struct dmem from, size_t bytes,
 
 static int cuda_copy(struct device *d, struct dmem to, struct dmem from, size_t bytes, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	if (bytes)
 		TRY(c, cuMemcpyDtoDAsync_v2, (at(to), at(from), bytes, c->stream));
@@ -170,7 +181,7 @@ static int cuda_copy(struct device *d, struct dmem to, struct dmem from, size_t 
 
 static int cuda_fill(struct device *d, struct dmem m, uint8_t byte, size_t bytes, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	if (bytes)
 		TRY(c, cuMemsetD8Async, (at(m), byte, bytes, c->stream));
@@ -179,7 +190,7 @@ static int cuda_fill(struct device *d, struct dmem m, uint8_t byte, size_t bytes
 
 static int cuda_module(struct device *d, struct device_module **to, const struct device_text *t, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 	char log[400] = "";
 	int option[] = { JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES };
 	void *value[] = { log, (void *)(uintptr_t)(sizeof log - 1) };
@@ -206,7 +217,7 @@ static int cuda_module(struct device *d, struct device_module **to, const struct
 static int cuda_kernel(struct device *d, struct device_kernel **to, struct device_module *m, const char *name,
                        int threads, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 	struct device_kernel *k;
 	cu_function f;
 	int most = 0;
@@ -230,7 +241,7 @@ static int cuda_kernel(struct device *d, struct device_kernel **to, struct devic
 static int cuda_launch(struct device *d, struct device_kernel *k, int gx, int gy, const struct darg *arg, int n,
                        struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 	cu_pointer base[DARGS_MAX];
 	int64_t off[DARGS_MAX];
 	void *value[2 * DARGS_MAX];
@@ -257,7 +268,7 @@ static int cuda_launch(struct device *d, struct device_kernel *k, int gx, int gy
 
 static int cuda_record(struct device *d, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	TRY(c, cuStreamBeginCapture_v2, (c->stream, CAPTURE_THREAD_LOCAL));
 	return 0;
@@ -265,7 +276,7 @@ static int cuda_record(struct device *d, struct err *err)
 
 static void cuda_forget(struct device *d, struct device_recording *r)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	if (r->exec)
 		c->cuGraphExecDestroy(r->exec);
@@ -276,7 +287,7 @@ static void cuda_forget(struct device *d, struct device_recording *r)
 
 static int cuda_recorded(struct device *d, struct device_recording **to, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 	struct device_recording *r = xcalloc(1, sizeof *r);
 	cu_result e = c->cuStreamEndCapture(c->stream, &r->graph);
 
@@ -292,7 +303,7 @@ static int cuda_recorded(struct device *d, struct device_recording **to, struct 
 
 static int cuda_play(struct device *d, struct device_recording *r, struct err *err)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	TRY(c, cuGraphLaunch, (r->exec, c->stream));
 	return 0;
@@ -300,7 +311,7 @@ static int cuda_play(struct device *d, struct device_recording *r, struct err *e
 
 static void cuda_close(struct device *d)
 {
-	struct cuda *c = (struct cuda *)d;
+	struct cuda *c = here(d);
 
 	for (struct device_module *m = c->modules, *next; m; m = next) {
 		for (struct device_kernel *k = m->kernels, *k2; k; k = k2) {

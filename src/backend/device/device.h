@@ -10,6 +10,7 @@
 #ifndef BACKEND_DEVICE_DEVICE_H
 #define BACKEND_DEVICE_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,6 +94,7 @@ struct device {
 	char name[128];   /* as the device calls itself */
 	char driver[128]; /* version of its driver */
 	size_t memory;    /* bytes in all */
+	bool gpu;         /* and not a processor that OpenCL shows as a device */
 	int compute;      /* 10 * major + minor of NVIDIA's compute capability; 0: not known */
 };
 

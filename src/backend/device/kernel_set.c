@@ -42,5 +42,5 @@ int kernels_run(struct kernel_set *s, const char *module, const char *name, int 
 	struct device_kernel *k;
 	int code = kernels_find(s, &k, module, name, threads, err);
 
-	return code ? code : s->dev->ops->launch(s->dev, k, gx, gy, arg, n, err);
+	return code || s->only_find ? code : s->dev->ops->launch(s->dev, k, gx, gy, arg, n, err);
 }

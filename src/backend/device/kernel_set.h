@@ -2,6 +2,8 @@
 #ifndef BACKEND_DEVICE_KERNEL_SET_H
 #define BACKEND_DEVICE_KERNEL_SET_H
 
+#include <stdbool.h>
+
 #include "backend/device/device.h"
 
 struct kernel_set {
@@ -16,6 +18,7 @@ struct kernel_set {
 		struct device_kernel *k;
 	} kernel[192];
 	int modules, n;
+	bool only_find; /* kernels_run compiles, and starts nothing */
 };
 
 /* The kernel of that name; asserts that the module's name is one.  Errors: those of module and kernel in device_ops. */

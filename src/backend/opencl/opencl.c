@@ -20,6 +20,9 @@ typedef struct program *cl_program;
 typedef struct kernel *cl_kernel;
 enum {
 	DEVICE_TYPE_ALL = -1,
+	TYPE_GPU = 1 << 2,
+	TYPE_ACCELERATOR = 1 << 3,
+	DEVICE_TYPE = 0x1000,
 	DEVICE_GLOBAL_MEM_SIZE = 0x101f,
 	DEVICE_SINGLE_FP_CONFIG = 0x101b,
 	DEVICE_NAME = 0x102b,
@@ -368,13 +371,15 @@ static int find_device(struct opencl *o, int index, struct err *err)
 
 static int describe(struct opencl *o, struct err *err)
 {
-	cl_ulong memory = 0, fp = 0;
+	cl_ulong memory = 0, fp = 0, type = 0;
 
 	o->clGetDeviceInfo(o->id, DEVICE_NAME, sizeof o->dev.name, o->dev.name, NULL);
 	o->clGetDeviceInfo(o->id, DRIVER_VERSION, sizeof o->dev.driver, o->dev.driver, NULL);
 	o->clGetDeviceInfo(o->id, DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
 	o->clGetDeviceInfo(o->id, DEVICE_SINGLE_FP_CONFIG, sizeof fp, &fp, NULL);
+	o->clGetDeviceInfo(o->id, DEVICE_TYPE, sizeof type, &type, NULL);
 	o->dev.memory = (size_t)memory;
+	o->dev.gpu = type & (TYPE_GPU | TYPE_ACCELERATOR);
 	if ((fp & (FP_FMA | FP_CORRECTLY_ROUNDED_DIVIDE_SQRT)) != (FP_FMA | FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) &&
 	    !strstr(o->dev.name, "Oclgrind"))
 		return err_set(err, E_UNSUPPORTED,

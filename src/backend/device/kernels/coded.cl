@@ -8,6 +8,7 @@
  * floats, scale and bias. */
 #include "dialect.cl"
 #include "math.cl"
+#include "finish.cl"
 
 #define STEPS (GROUP / 32)
 #define LANE (STEPS * BITS / 2) /* words */
@@ -49,9 +50,9 @@ FN void tile_group(int *c, const uint *w, const uint2 *b, MMA_PARAM, int lane)
 	}
 }
 
-/* out[row][o] for up to 8 rows, a work-group a tile.  Its warps share the groups; then 128 work-items fold in rising order. */
+/* out[row][o], o < outputs, for up to 8 rows, a work-group a tile; bias and add as finish.cl has them.  Its warps share the groups; then 128 work-items fold in rising order. */
 KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(const uint2, q), MEM(const float, scale),
-                MEM(const float, scaled_sum), int out_ld, int groups, int rows)
+                MEM(const float, scaled_sum), MEM(const float, bias), int out_ld, int groups, int rows, int outputs, int add)
 {
 	MMA_SCRATCH(scratch, WARPS);
 	LOCAL float part[CHUNK * 128];
@@ -61,6 +62,7 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 	USE_CONST(uint2, q);
 	USE_CONST(float, scale);
 	USE_CONST(float, scaled_sum);
+	USE_CONST(float, bias);
 	int t = TID, lane = t % 32, warp = t / 32, tile = BID, r = lane / 4, row = r < rows ? r : rows - 1;
 	int fold_o = t % 16, fold_r = t / 16;
 	float acc = 0.0f;
@@ -95,13 +97,13 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 			}
 		BARRIER();
 	}
-	if (fold_r < rows)
-		out[(long)fold_r * out_ld + tile * 16 + fold_o] = acc;
+	if (fold_r < rows && tile * 16 + fold_o < outputs)
+		finish(out + (long)fold_r * out_ld, tile * 16 + fold_o, acc, NONE(bias) ? 0 : bias, add);
 }
 
 /* out[row][o] for many rows: a work-group of 4 warps has 64 outputs by 64 rows, a warp 16 by 64. */
 KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(const uint2, q), MEM(const float, scale),
-                 MEM(const float, scaled_sum), int out_ld, int groups, int rows)
+                 MEM(const float, scaled_sum), MEM(const float, bias), int out_ld, int groups, int rows, int outputs, int add)
 {
 	MMA_SCRATCH(scratch, 4);
 	LOCAL uint2 stage[64 * (GROUP / 8)];
@@ -112,6 +114,7 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 	USE_CONST(uint2, q);
 	USE_CONST(float, scale);
 	USE_CONST(float, scaled_sum);
+	USE_CONST(float, bias);
 	int t = TID, lane = t % 32, warp = t / 32, tile = BID * 4 + warp, r0 = BID_Y * 64;
 	int row = r0 + t / 2 < rows ? r0 + t / 2 : rows - 1;
 	float acc[8][4];
@@ -154,10 +157,10 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 	for (int n = 0; n < 8; n++)
 #pragma unroll
 		for (int j = 0; j < 4; j++) {
-			int m = r0 + n * 8 + lane % 4 * 2 + j % 2;
+			int m = r0 + n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
 
-			if (m < rows)
-				out[(long)m * out_ld + tile * 16 + lane / 4 + j / 2 * 8] = acc[n][j];
+			if (m < rows && o < outputs)
+				finish(out + (long)m * out_ld, o, acc[n][j], NONE(bias) ? 0 : bias, add);
 		}
 }
 

@@ -2,6 +2,7 @@
  * 16 partial sums (quant/format.h).  Eight lanes have an output, two partials each, ROWS rows of activations at once. */
 #include "dialect.cl"
 #include "math.cl"
+#include "finish.cl"
 
 #define ROWS 4
 
@@ -12,12 +13,14 @@ FN float plain_at(GLOBAL const ushort *w, int kind, long i)
 	                 : as_float1((uint)w[i] << 16);
 }
 
-KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), int kind, int out_ld, int outputs, int cols, int rows)
+KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), MEM(const float, bias), int kind, int out_ld, int outputs,
+                   int cols, int rows, int add)
 {
 	SCRATCH(scratch, 256);
 	USE(float, out);
 	USE_CONST(ushort, w);
 	USE_CONST(float, x);
+	USE_CONST(float, bias);
 	int t = TID, l = t % 8, o = BID * 32 + t / 8, r0 = BID_Y * ROWS;
 	long at = (long)(o < outputs ? o : outputs - 1) * cols;
 	float acc[ROWS][2];
@@ -47,7 +50,7 @@ KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), in
 			acc[r][j] = add1(acc[r][j], SHFL_XOR(acc[r][j], 1, scratch, t));
 		}
 		if (l == 0 && o < outputs && r0 + r < rows)
-			out[(long)(r0 + r) * out_ld + o] = add1(acc[r][0], acc[r][1]);
+			finish(out + (long)(r0 + r) * out_ld, o, add1(acc[r][0], acc[r][1]), NONE(bias) ? 0 : bias, add);
 	}
 }
 

@@ -208,23 +208,19 @@ KERNEL(THREADS) gather(MEM(float, out), MEM(const float, in), MEM(const int, ind
 		out[(long)BID_Y * cols + i] = in[(long)index[BID_Y] * cols + i];
 }
 
-/* out[row] from the row of products out of a padded one: rows of out out_ld apart; add: added to what is there; bias: of
- * columns.  The last step of linear. */
-KERNEL(THREADS) finish(MEM(float, out), MEM(const float, in), MEM(const float, bias), int out_ld, int in_ld, int cols, int add)
+/* Rows that bring their own vectors, those with tok below 0: brought[~tok] has `ld` floats, of which `cols` from `from` on are the
+ * row; add: added to what is there. */
+KERNEL(THREADS) bring(MEM(float, x), MEM(const float, brought), MEM(const int, tok), int cols, int ld, int from, int add)
 {
-	USE(float, out);
-	USE_CONST(float, in);
-	USE_CONST(float, bias);
-	int i = BID * THREADS + TID;
-	long at = (long)BID_Y * out_ld + i;
-	float v;
+	USE(float, x);
+	USE_CONST(float, brought);
+	USE_CONST(int, tok);
+	int i = BID * THREADS + TID, t = tok[BID_Y];
+	long at = (long)BID_Y * cols + i;
 
-	if (i >= cols)
+	if (i >= cols || t >= 0)
 		return;
-	v = in[(long)BID_Y * in_ld + i];
-	if (!NONE(bias))
-		v = add1(v, bias[i]);
-	out[at] = add ? add1(out[at], v) : v;
+	x[at] = add ? add1(x[at], brought[(long)~t * ld + from + i]) : brought[(long)~t * ld + from + i];
 }
 
 /* Activations to bytes in groups of `group` inputs: 16 work-items a group, four groups a work-group.  Codes lie by words of

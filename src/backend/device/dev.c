@@ -1,0 +1,172 @@
+/* dev.c - the backend over a device: opening it, its errors, rehearsals, and the table of its operations. */
+#include "backend/device/dev.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device/device_backend.h"
+#include "base/alloc.h"
+
+void dev_lost(struct dev *d, const struct err *why)
+{
+	if (!d->be.failed.code)
+		err_set(&d->be.failed, E_DEVICE, "%s", why->msg);
+}
+
+bool dev_ok(struct dev *d, int code, const struct err *err)
+{
+	if (!code)
+		return true;
+	if (!d->rehearsing || code == E_FAULT)
+		dev_lost(d, err);
+	else if (!d->refused.code)
+		d->refused = *err;
+	return false;
+}
+
+void dev_refuse(struct dev *d, const char *fmt, ...)
+{
+	char what[300];
+	struct err err;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	dev_ok(d, err_set(&err, E_UNSUPPORTED, "the device has no kernels for %s", what), &err);
+}
+
+void dev_run(struct dev *d, const char *module, const char *kernel, int threads, int gx, int gy, const struct darg *arg,
+             int n)
+{
+	struct err err;
+
+	if (!dev_idle(d) && gx > 0 && gy > 0)
+		dev_ok(d, kernels_run(&d->kernels, module, kernel, threads, gx, gy, arg, n, &err), &err);
+}
+
+/* ---- rehearsals ---- */
+
+static void dev_rehearse(struct backend *be)
+{
+	struct dev *d = (struct dev *)be;
+
+	d->rehearsing = d->kernels.only_find = true;
+	d->refused = (struct err){ 0 };
+}
+
+static int dev_rehearsed(struct backend *be, struct err *err)
+{
+	struct dev *d = (struct dev *)be;
+	struct err why = be->failed.code ? be->failed : d->refused;
+
+	d->rehearsing = d->kernels.only_find = false;
+	d->refused = (struct err){ 0 };
+	if (why.code && err)
+		*err = why;
+	return why.code;
+}
+
+/* ---- what there is no kernel for ---- */
+
+static void dev_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
+{
+	dev_refuse(dev_of(p), "products by head (latent attention)");
+}
+
+static void dev_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
+                    int cols)
+{
+	dev_refuse(dev_of(p), "mixtures of experts");
+}
+
+static void dev_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
+                      const struct grid_rope *rope)
+{
+	dev_refuse(dev_of(p), "heads that are cut, filled up or rotated by a grid");
+}
+
+/* ---- opening ---- */
+
+static void dev_close(struct backend *be)
+{
+	struct dev *d = (struct dev *)be;
+	const struct device_ops *ops = d->dev->ops;
+
+	while (d->n_area)
+		dev_free(be, d->area[d->n_area - 1].p, d->area[d->n_area - 1].bytes);
+	for (int i = 0; i < d->n_weight; i++) {
+		if (d->weight[i].own)
+			ops->free(d->dev, d->weight[i].codes);
+		ops->free(d->dev, d->weight[i].scales);
+	}
+	for (int i = 0; i < d->n_placed; i++)
+		ops->free(d->dev, d->placed[i].mem);
+	for (int i = 0; i < d->n_shape; i++) {
+		ops->free(d->dev, d->shape[i].mem);
+		free(d->shape[i].bytes);
+	}
+	for (int i = 0; i < ROOMS; i++)
+		ops->free(d->dev, d->room[i].mem);
+	ops->close(d->dev);
+	free(d->area);
+	free(d->placed);
+	free(d->weight);
+	free(d->shape);
+	free(d->table);
+	free(d);
+}
+
+static const struct backend_ops dev_ops = {
+	.name = "device",
+	.alloc = dev_alloc,
+	.free = dev_free,
+	.write = dev_write,
+	.read = dev_read,
+	.copy = dev_copy,
+	.place = dev_place,
+	.unplace = dev_unplace,
+	.rehearse = dev_rehearse,
+	.rehearsed = dev_rehearsed,
+	.begin = dev_begin,
+	.end = dev_end,
+	.embed = dev_embed,
+	.bring = dev_bring,
+	.norm = dev_norm,
+	.layer_norm = dev_layer_norm,
+	.linear = dev_linear,
+	.by_head = dev_by_head,
+	.kv_append = dev_kv_append,
+	.attend = dev_attend,
+	.conv = dev_conv,
+	.recur = dev_recur,
+	.tape_apply = dev_tape_apply,
+	.moe = dev_moe,
+	.heads = dev_heads,
+	.gate = dev_gate,
+	.affine = dev_affine,
+	.add = dev_add,
+	.map = dev_map,
+	.mul = dev_mul,
+	.blend = dev_blend,
+	.gather = dev_gather,
+	.close = dev_close,
+};
+
+int backend_device_open(struct backend **to, struct device *dev, struct err *err)
+{
+	struct dev *d = xcalloc(1, sizeof *d);
+
+	d->dev = d->kernels.dev = dev;
+	snprintf(d->level, sizeof d->level, "%s: %s", dev->ops->name, dev->name);
+	d->be = (struct backend){ .ops = &dev_ops,
+		                  .arithmetic = "plain",
+		                  .order = "cpu",
+		                  .level = d->level,
+		                  .threads = 1,
+		                  .memory = dev->memory };
+	*to = &d->be;
+	return 0;
+}

@@ -1,0 +1,182 @@
+/* dev.h - inside device/: the parts of the backend over a device that its files share. */
+#ifndef BACKEND_DEVICE_DEV_H
+#define BACKEND_DEVICE_DEV_H
+
+#include "backend/backend.h"
+#include "backend/device/device_attend.h"
+#include "backend/device/device_recur.h"
+#include "backend/device/kernel_set.h"
+#include "quant/placed.h"
+
+/* Memory that alloc() gave: a range of addresses without memory, and the device's memory that it names. */
+struct dev_area {
+	uint8_t *p;
+	size_t bytes;
+	struct dmem mem;
+};
+
+/* What a model placed.  mem: its bytes on the device, brought over when an operation first reads them as they are. */
+struct dev_placed {
+	const uint8_t *p;
+	size_t bytes;
+	int models;
+	struct dmem mem;
+};
+
+/* A weight as kernels read it. */
+struct dev_weight {
+	const uint8_t *data; /* of the weight that it was made of: with rows, cols and `decoded` its name */
+	int rows, cols;
+	bool decoded;       /* floats of a coded weight */
+	const char *module; /* of coded.cl; NULL: plain numbers of `kind` (plain.cl) */
+	int kind, group;
+	struct dmem codes, scales; /* codes: the numbers, of plain ones */
+	bool own;                  /* codes is this weight's memory, and not a part of what was placed */
+};
+
+/* Memory that operations work in, which grows. */
+enum dev_room {
+	ROOM_TABLES,
+	ROOM_ACTS,
+	ROOM_SCALES,
+	ROOM_FLOATS,
+	ROOM_UP,
+	ROOM_PART,
+	ROOM_KEPT,
+	ROOM_X,
+	ROOM_KQ,
+	ROOM_DOT,
+	ROOM_DECAY,
+	ROOM_BETA,
+	ROOM_UPDATE,
+	ROOM_ITEM,
+	ROOMS
+};
+
+/* Angles of the rows of a pass, by what they depend on. */
+struct dev_angles {
+	struct rope rope;
+	float bend;
+	int bend_every;
+	size_t cosines, sines, bends; /* in the tables */
+};
+/* The units into which attention cuts the rows of a pass, likewise. */
+struct dev_units {
+	int heads, heads_kv, dim, window, first;
+	bool both_ways;
+	size_t at; /* in the tables */
+	int n, segments;
+	size_t part_bytes;
+};
+/* A table of a layer that is the same in all passes (kernel_shapes.h), found by its bytes. */
+struct dev_shape {
+	void *bytes;
+	size_t n;
+	struct dmem mem;
+};
+
+struct dev {
+	struct backend be;
+	struct device *dev;
+	struct kernel_set kernels;
+	char level[300];
+	bool rehearsing;
+	struct err refused; /* in a rehearsal; code 0: nothing was */
+
+	struct dev_area *area; /* [n_area] rising */
+	struct dev_placed *placed;
+	struct dev_weight *weight;
+	struct dev_shape *shape;
+	int n_area, n_placed, n_weight, n_shape, cap_area, cap_placed, cap_weight, cap_shape;
+	struct {
+		struct dmem mem;
+		size_t cap;
+	} room[ROOMS];
+
+	/* The pass that has begun, and where its tables are in ROOM_TABLES. */
+	const struct pass *of;
+	uint8_t *table; /* as they are brought over */
+	size_t table_n, table_cap;
+	size_t rows, tok, logit_row, pick, items, keeps, page[KV_GROUPS], brought;
+	struct dev_angles angles[16];
+	struct dev_units units[16];
+	int n_angles, n_units;
+};
+
+static inline struct dev *dev_of(const struct pass *p)
+{
+	return (struct dev *)p->be;
+}
+/* Does the device not compute any longer?  Or was an operation of this rehearsal refused? */
+static inline bool dev_idle(const struct dev *d)
+{
+	return d->be.failed.code || d->refused.code;
+}
+/* The device is lost, and why. */
+void dev_lost(struct dev *d, const struct err *why);
+/* An operation that there is no kernel for.  In a pass that was not rehearsed the device counts as lost. */
+void dev_refuse(struct dev *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Starts a kernel; in a rehearsal it is only compiled. */
+void dev_run(struct dev *d, const char *module, const char *kernel, int threads, int gx, int gy, const struct darg *arg,
+             int n);
+/* Looks at what a call returned. */
+bool dev_ok(struct dev *d, int code, const struct err *err);
+
+/* dev_memory.c.  dev_at: the memory that an address of alloc() names; base NULL for NULL. */
+struct dmem dev_at(struct dev *d, const void *p);
+struct dmem dev_room(struct dev *d, enum dev_room which, size_t bytes);
+/* The list with room for n members. */
+void *dev_grow(void *list, int *cap, int n, size_t each);
+void *dev_alloc(struct backend *be, size_t bytes);
+void dev_free(struct backend *be, void *p, size_t bytes);
+void dev_write(struct backend *be, void *to, const void *from, size_t n);
+int dev_read(struct backend *be, void *to, const void *from, size_t n);
+void dev_copy(struct backend *be, void *to, const void *from, size_t n);
+
+/* dev_weights.c */
+int dev_place(struct backend *be, const struct placed *v, int n, struct err *err);
+void dev_unplace(struct backend *be, const struct placed *v, int n);
+/* Host floats that were placed, or memory of alloc(); base NULL for NULL. */
+struct dmem dev_vector(struct dev *d, const void *p);
+/* NULL: refused, or the device failed. */
+const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith);
+struct dmem dev_shape_of(struct dev *d, const void *bytes, size_t n);
+
+/* dev_tables.c.  dev_kept_floats: of a copy of all layers' S, and of their tails, in whole blocks of 16. */
+void dev_kept_floats(const struct state_shape *shape, size_t *s, size_t *tail);
+int dev_begin(struct pass *p);
+int dev_end(struct pass *p);
+static inline struct dmem dev_table(const struct dev *d, size_t at)
+{
+	return dmem_at(d->room[ROOM_TABLES].mem, at);
+}
+const struct dev_angles *dev_angles_of(struct pass *p, const struct attn *a);
+const struct dev_units *dev_units_of(struct pass *p, const struct attn *a);
+
+/* dev_rows.c and dev_layers.c: the operations */
+void dev_embed(struct pass *p, float *out, const struct weight *w);
+void dev_bring(struct pass *p, float *x, int cols, int level);
+void dev_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps);
+void dev_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, const float *bias,
+                    float eps);
+void dev_linear(struct pass *p, const struct linear *job, int n_job, const float *in, int n, int cols);
+void dev_gate(struct pass *p, float *x, const float *y, int n, int cols, const struct activation *act);
+void dev_affine(struct pass *p, float *x, int n, int cols, const float *gain, const float *shift, float low,
+                float high);
+void dev_add(struct pass *p, float *x, const float *y, int n, int cols, float scale);
+void dev_map(struct pass *p, float *x, int n, int cols, float scale, float cap);
+void dev_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, int n, int cols);
+void dev_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
+               int cols);
+void dev_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols);
+void dev_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
+                   const float *v, const struct kv_view *view, int layer);
+void dev_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
+                size_t q_head, const struct kv_view *view, int layer);
+void dev_conv(struct pass *p, float *out, const struct conv *c, int n_conv, const float *in, int at, int n,
+              const struct state_view *view, int layer);
+void dev_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
+               const struct state_view *view, int layer);
+void dev_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep);
+
+#endif

@@ -1,0 +1,158 @@
+/* load_device.c - see load_device.h. */
+#include "host/load_device.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backends.h"
+#include "backend/backend.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "host/load.h"
+
+enum { FOUND_MOST = 32 };
+
+/* Does the kernel show a GPU?  Asked before a driver's library is opened, which takes a hundred milliseconds. */
+static bool card_of_nvidia(void)
+{
+	return !access("/dev/nvidiactl", F_OK);
+}
+static bool card_of_others(void)
+{
+	return !access("/dev/dri/renderD128", F_OK) || !access("/dev/kfd", F_OK);
+}
+
+/* A model of the session's own beside its first, attached with a small cache: says whether the device serves it, and has its weights
+ * brought over, which are then shared. */
+static int look(struct session *s, const struct options *o, struct err *err)
+{
+	struct model_opts mo = { .arith = o->arith,
+		                 .slots = 1,
+		                 .ctx_max = s->model->shape.ctx_max < 256 ? s->model->shape.ctx_max : 256,
+		                 .step_rows = s->step_rows < 256 ? s->step_rows : 256,
+		                 .tape_rows = drafts_tokens(o),
+		                 .snap_bytes = 1,
+		                 .kv.layer = s->kv };
+	int rc = model_bind(&s->looked, s->store, err);
+
+	return rc ? rc : model_attach(s->looked, s->be, &mo, err);
+}
+
+/* What a device does not do, whatever the model.  NULL: nothing of it is asked for. */
+static const char *asked_of_the_processor(const struct options *o)
+{
+	if (o->lora.n)
+		return "--lora";
+	if (o->expert_bytes || o->expert_dir)
+		return "experts on disk";
+	if (o->tables == TABLES_DISK)
+		return "--tables disk";
+	return NULL;
+}
+
+static int try_device(struct session *s, const struct options *o, const struct backend_found *f, struct err *err)
+{
+	size_t need = (size_t)s->model->shape.weight_bytes / 8 * 9 + ((size_t)1 << 30);
+	int rc;
+
+	if (f->why.code) {
+		*err = f->why;
+		return err->code;
+	}
+	if (need > f->memory)
+		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
+		               s->store->name, need >> 20);
+	rc = backends_open(&s->be, f->name, NULL, err);
+	if (!rc)
+		rc = look(s, o, err);
+	if (!rc)
+		s->device_bytes = f->memory;
+	else
+		device_close(s);
+	return rc;
+}
+
+static void choose(struct session *s, const struct options *o)
+{
+	struct backend_found found[FOUND_MOST];
+	const char *other = asked_of_the_processor(o);
+	int n = !card_of_nvidia() && !card_of_others() ? 0 : backends_find(found, FOUND_MOST);
+	struct err err;
+
+	for (int i = 0; i < n; i++) {
+		if (!found[i].gpu && !found[i].why.code)
+			continue; /* a processor that OpenCL shows as a device */
+		if (other)
+			log_info("device: the processor, and not %s: %s is asked for", found[i].name, other);
+		else if (!try_device(s, o, &found[i], &err)) {
+			log_info("device: %s, %s: a GPU that has kernels and memory for the model", found[i].name,
+			         found[i].device);
+			return;
+		} else {
+			log_info("device: not %s: %s", found[i].name, err.msg);
+		}
+	}
+}
+
+int device_open(struct session *s, const struct options *o, struct err *err)
+{
+	const char *name = o->device ? o->device : "auto";
+	const struct backend_opts opts = { o->threads ? o->threads : cpu_count(), &o->cpu };
+	struct backend_found f = { 0 };
+	int rc = 0;
+
+	if (!strcmp(name, "auto")) {
+		choose(s, o);
+	} else if (strcmp(name, "cpu")) {
+		snprintf(f.name, sizeof f.name, "%s", name);
+		f.memory = SIZE_MAX;
+		rc = try_device(s, o, &f, err);
+		if (rc)
+			return err_prefix(err, "--device %s", name);
+		s->device_bytes = s->be->memory;
+		log_info("device: %s", s->be->level);
+	}
+	rc = backends_open(&s->cpu, "cpu", &opts, err);
+	if (!s->be)
+		s->be = s->cpu;
+	return rc;
+}
+
+void device_settled(struct session *s)
+{
+	model_close(s->looked);
+	s->looked = NULL;
+}
+
+void device_close(struct session *s)
+{
+	device_settled(s);
+	if (s->be && s->be != s->cpu)
+		s->be->ops->close(s->be);
+	if (s->cpu)
+		s->cpu->ops->close(s->cpu);
+	s->be = s->cpu = NULL;
+}
+
+void device_describe(struct buf *out, const char *indent)
+{
+	struct backend_found found[FOUND_MOST];
+	int n = card_of_nvidia() || card_of_others() ? backends_find(found, FOUND_MOST) : 0;
+
+	for (int i = 0; i < n; i++) {
+		const struct backend_found *f = &found[i];
+		bool cuda = !strncmp(f->name, "cuda", 4);
+
+		if (f->why.code == E_MISSING && !(cuda ? card_of_nvidia() : card_of_others()))
+			continue;
+		buf_printf(out, "%s%s: ", out->n ? indent : "", f->name);
+		if (f->why.code)
+			buf_printf(out, "cannot be used: %s\n", f->why.msg);
+		else
+			buf_printf(out, "%s, %zu MB, driver %s%s\n", f->device, f->memory >> 20, f->driver,
+			           f->gpu ? "" : " (a processor: --device auto does not take it)");
+	}
+	if (!out->n)
+		buf_puts(out, "none beside the processor\n");
+}

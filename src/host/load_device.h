@@ -1,0 +1,22 @@
+/* load_device.h - the backend of a session: the processor, or a device beside it (--device). */
+#ifndef HOST_LOAD_DEVICE_H
+#define HOST_LOAD_DEVICE_H
+
+#include "base/err.h"
+
+struct buf;
+struct options;
+struct session;
+
+/* Opens the session's backends, whose model is bound: be for the model, cpu for what stays on the processor.  "auto" takes the
+ * first GPU that has kernels for the whole model and memory for it, and the log says what was taken and why.  A device that was
+ * named and cannot be used is an error: E_ARG, E_MISSING, E_UNSUPPORTED, E_FULL. */
+int device_open(struct session *s, const struct options *o, struct err *err);
+/* Closes what was opened to look at a device, once the model is attached; before the backends are closed. */
+void device_settled(struct session *s);
+void device_close(struct session *s);
+
+/* The devices of this machine, a line each, all but the first after `indent`, and what is missing where there is a card without its driver's library.  Drivers are only opened where the kernel shows a card. */
+void device_describe(struct buf *out, const char *indent);
+
+#endif

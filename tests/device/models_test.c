@@ -1,0 +1,150 @@
+/* Whole models on a device against the processor: every logit of prompts, of steps with several sequences, and of drafts that are
+ * taken back, at the processor's best level of plain arithmetic, by memcmp.
+ *
+ *     models_test DEVICE [--arith f32] FOLDER...     which must all be served
+ *     models_test DEVICE --families                  one folder of every family: those that are refused say why */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/driver.h"
+#include "base/alloc.h"
+
+enum { SLOTS = 2, ROWS = 48, TAPE = 4, PROMPT = 41 };
+
+static const char *device;
+static enum arith arith = ARITH_FAST;
+static int served, refused, failed;
+
+/* The highest level whose bits every device can repeat. */
+static enum cpu_level plain_level(void)
+{
+	enum cpu_level best = CPU_SCALAR;
+
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
+		if (!cpu_level_includes(l, CPU_AVX512BF16))
+			best = l;
+	return best;
+}
+
+static int32_t token(const struct driver *d, int i)
+{
+	return (int32_t)((unsigned)(i * 7919 + i * i * 31 + 5) % (unsigned)d->vocab);
+}
+
+struct pair {
+	struct driver cpu, dev;
+	float *want, *got;
+	const char *folder;
+};
+
+/* One step over both: items with their tokens, all rows compared. */
+static bool step(struct pair *p, const char *what, const struct item *item, int n)
+{
+	struct item both[2][SLOTS];
+	int32_t tok[SLOTS][ROWS];
+	size_t at = 0, vocab = (size_t)p->cpu.vocab;
+
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < item[i].n; k++)
+			tok[i][k] = token(&p->cpu, item[i].slot * 1000 + item[i].pos + k);
+		both[0][i] = both[1][i] = item[i];
+		both[0][i].tok = both[1][i].tok = tok[i];
+		both[0][i].logits = p->want + at;
+		both[1][i].logits = p->got + at;
+		at += (size_t)item[i].n * vocab;
+	}
+	driver_step(&p->cpu, both[0], n);
+	driver_step(&p->dev, both[1], n);
+	for (size_t k = 0; k < at; k++)
+		if (memcmp(&p->want[k], &p->got[k], sizeof(float))) {
+			printf("%s: %s: row %zu, token %zu: %a on the processor, %a on the device\n", p->folder, what,
+			       k / vocab, k % vocab, (double)p->want[k], (double)p->got[k]);
+			failed++;
+			return false;
+		}
+	return true;
+}
+
+static void lives(struct pair *p)
+{
+	enum { LATER = PROMPT + 1 };
+
+	if (step(p, "a prompt", (struct item[]){ { .slot = 0, .n = PROMPT, .keep = PROMPT } }, 1) &&
+	    step(p, "a step beside a prompt",
+	         (struct item[]){ { .slot = 1, .n = 17, .keep = 17 }, { .slot = 0, .pos = PROMPT, .n = 1, .keep = 1 } },
+	         2) &&
+	    step(p, "drafts",
+	         (struct item[]){ { .slot = 0, .pos = LATER, .n = 4, .n_draft = 3, .keep = 2 },
+	                          { .slot = 1, .pos = 17, .n = 3, .n_draft = 2, .keep = 1 } },
+	         2) &&
+	    step(p, "a step after drafts",
+	         (struct item[]){ { .slot = 1, .pos = 18, .n = 1, .keep = 1 },
+	                          { .slot = 0, .pos = LATER + 2, .n = 1, .keep = 1 } },
+	         2) &&
+	    step(p, "the rest of a prompt", (struct item[]){ { .slot = 0, .pos = LATER + 3, .n = 30, .keep = 30 } }, 1))
+		printf("alike    %s\n", p->folder);
+}
+
+static void compare(const char *folder, bool must)
+{
+	struct driver_opts o = { .arith = arith,
+		                 .threads = 1,
+		                 .level = plain_level(),
+		                 .slots = SLOTS,
+		                 .ctx_max = 128,
+		                 .step_rows = ROWS,
+		                 .tape_rows = TAPE };
+	struct pair *p = xcalloc(1, sizeof *p);
+	struct err err;
+	int code;
+
+	p->folder = folder;
+	if (driver_open(&p->cpu, folder, &o, &err)) {
+		printf("%s: %s\n", folder, err.msg);
+		exit(1);
+	}
+	o.device = device;
+	code = driver_open(&p->dev, folder, &o, &err);
+	if (code) {
+		printf("refused  %s: %s\n", folder, err.msg);
+		refused++;
+		failed += must || code != E_UNSUPPORTED;
+	} else {
+		p->want = xmalloc((size_t)(SLOTS * ROWS) * (size_t)p->cpu.vocab * sizeof(float));
+		p->got = xmalloc((size_t)(SLOTS * ROWS) * (size_t)p->cpu.vocab * sizeof(float));
+		lives(p);
+		free(p->want);
+		free(p->got);
+		driver_close(&p->dev);
+		served++;
+	}
+	fflush(stdout);
+	driver_close(&p->cpu);
+	free(p);
+}
+
+static void family(const char *folder)
+{
+	compare(folder, false);
+}
+
+int main(int argc, char **argv)
+{
+	int i = 2;
+
+	if (argc < 3)
+		return 2;
+	device = argv[1];
+	if (!strcmp(argv[i], "--arith")) {
+		arith = ARITH_F32;
+		i += 2;
+	}
+	for (; i < argc; i++)
+		if (!strcmp(argv[i], "--families"))
+			each_golden_family(family);
+		else if (shared_argument(argv, i))
+			compare(argv[i], true);
+	printf("%d models served, %d refused, %d not as they should be\n", served, refused, failed);
+	return failed != 0;
+}

@@ -1,0 +1,103 @@
+"""A server on a device: its bytes are the processor's, also for prefixes that the processor kept, beside other requests, and for images.
+Run as: test_device.py WEFT MODELS PICTURE DEVICE"""
+import base64
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
+from serverkit import Server  # noqa: E402
+
+WEFT, MODELS, PICTURE, DEVICE = sys.argv[1:5]
+TINY, EYES = (os.path.join(MODELS, name) for name in ("weft-tiny", "weft-tiny-eyes"))
+CHAT = "/v1/chat/completions"
+SMALL = ("--kv-bytes", "16M", "--ctx-size", "1024")
+
+
+def ask(text, **more):
+    say = [{"role": "system", "content": "You answer in few words. Be brief and do not guess."},
+           {"role": "user", "content": text}]
+    return dict({"messages": say, "max_tokens": 8, "temperature": 0, "logprobs": True, "cache_report": True}, **more)
+
+
+ASKS = [ask("Is Lima larger than Oslo?"), ask("What is the capital of France?", temperature=1.0, seed=5),
+        ask("Say the first five numbers.", response_format={"type": "json_object"})]
+
+
+def start(model, device, *options):
+    argv = [WEFT, "serve", model, "--port", "0", "--port-file", "{port_file}", "--threads", "1", "--cpu", "scalar",
+            "--device", device, *SMALL, *options]
+    return Server(argv)
+
+
+def said(reply):
+    assert reply.status == 200, reply.text()
+    return reply.json()["choices"]
+
+
+def picture():
+    with open(PICTURE, "rb") as f:
+        data = base64.b64encode(f.read()).decode()
+    content = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + data}},
+               {"type": "text", "text": "What is in the picture?"}]
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 8, "temperature": 0, "logprobs": True}
+
+
+class Test(unittest.TestCase):
+    def serve(self, model, device, *options):
+        s = start(model, device, *options)
+        self.addCleanup(lambda: s.proc.poll() is None and s.close())
+        return s
+
+    def test_the_processors_bytes(self):
+        with tempfile.TemporaryDirectory() as kept:
+            s = self.serve(TINY, "cpu", "--prompt-cache-dir", kept)
+            want = [said(s.post(CHAT, a)) for a in ASKS]
+            s.until("all is written", disk_pending=0, disk_queue_bytes=0)
+            s.close()
+            s = self.serve(TINY, DEVICE, "--prompt-cache-dir", kept)
+            self.assertIn("device: " + DEVICE.split(":")[0], s.text())
+            for a, w in zip(ASKS, want):
+                reply = s.post(CHAT, a)
+                self.assertEqual(said(reply), w)
+                self.assertGreater(reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+            s.close()
+        s = self.serve(TINY, DEVICE, "--prompt-cache-bytes", "0")
+        got = [None] * len(ASKS)
+
+        def one(i):
+            got[i] = said(s.post(CHAT, ASKS[i]))
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(len(ASKS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(got, want)
+        s.close()
+
+    def test_images(self):
+        s = self.serve(EYES, "cpu")
+        want = said(s.post(CHAT, picture()))
+        s.close()
+        s = self.serve(EYES, DEVICE)
+        self.assertEqual(said(s.post(CHAT, picture())), want)
+        s.close()
+
+    def test_refusals(self):
+        for device, why in ((DEVICE.split(":")[0] + ":15", "15 is asked for"), ("gpu", "none of cpu, cuda:N, opencl:N"),
+                            (DEVICE + ":x", "none of cpu")):
+            p = subprocess.run([WEFT, "run", "--device", device, "-p", "x", TINY], capture_output=True, text=True)
+            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertIn(why, p.stderr)
+            self.assertIn("--device " + device, p.stderr)
+        p = subprocess.run([WEFT, "run", "--device", DEVICE, "-p", "x", "--lora", "nothing", TINY], capture_output=True,
+                           text=True)
+        self.assertEqual(p.returncode, 1, p.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
