@@ -299,16 +299,18 @@ struct attn {
 	const float *q_norm, *k_norm; /* [dim] gains or NULL; RMS norm per head before the rotation */
 	float eps;
 	struct rope rope;
-	bool v_norm;        /* RMS norm of the values per head, without a gain */
-	int window;         /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
-	int first;          /* no row sees positions before it, but those before it themselves */
-	bool both_ways;     /* rows see up to the pass's `see` instead of their own position */
-	float softcap;      /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
+	bool v_norm;    /* RMS norm of the values per head, without a gain */
+	int window;     /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+	int chunk;      /* a row sees nothing before the last multiple of it up to its own; 0: there is no such bound */
+	int first;      /* no row sees positions before it, but those before it themselves */
+	bool both_ways; /* rows see up to the pass's `see` instead of their own position */
+	float softcap;  /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
-	float q_bend;       /* queries times 1 + q_bend ln(1 + pos / q_bend_every), rounded down; */
-	int q_bend_every;   /* 0: none */
-	int norm_from;      /* first dim of a key that the norm covers */
-	bool v_is_key;      /* values are the keys as they are cached, normed and rotated; v is not looked at */
+	/* Queries times 1 + q_bend ln(1 + (pos + q_bend_from) / q_bend_every), rounded down; q_bend_every 0: none. */
+	float q_bend;
+	int q_bend_every, q_bend_from;
+	int norm_from; /* first dim of a key that the norm covers */
+	bool v_is_key; /* values are the keys as they are cached, normed and rotated; v is not looked at */
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -385,6 +387,7 @@ struct moe {
 	bool groups_strict;
 	float scale, norm_eps;    /* the weights' factor, 0: 1 */
 	float jitter;             /* of ROUTE_ROUNDS */
+	bool weight_input;        /* weights multiply what experts read, not what they give */
 	struct slot_layer *slots; /* the backend's own: its experts are read when they are used (stream); NULL: they lie
 	                           * where the weights say */
 };

@@ -24,7 +24,7 @@ static inline void rope_angles(float *cosines, float *sines, const struct rope *
 /* The factor of a row's queries at that position (attn.q_bend). */
 static inline float q_bend_at(const struct attn *a, int pos)
 {
-	int bend = a->q_bend_every ? pos / a->q_bend_every : 0;
+	int bend = a->q_bend_every ? (pos + a->q_bend_from) / a->q_bend_every : 0;
 
 	return bend ? 1.0f + a->q_bend * logf(1.0f + (float)bend) : 1.0f;
 }

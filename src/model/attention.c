@@ -45,6 +45,16 @@ static void bind_norms(struct binder *b, struct attention *a, const struct atten
 	*(all ? &a->norm_k : &a->op.k_norm) = k;
 }
 
+/* Gains of a norm that has none. */
+static const float *ones(struct binder *b, int n)
+{
+	float *v = bind_table(b, (size_t)n);
+
+	for (int i = 0; i < n; i++)
+		v[i] = 1.0f;
+	return v;
+}
+
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer)
 {
 	int dim = f->op.dim, q = f->op.heads * dim, kv = f->op.heads_kv * dim;
@@ -64,7 +74,9 @@ void attention_bind(struct binder *b, struct attention *a, const struct attentio
 	if (f->gate_proj)
 		bind_weight(b, &a->gate, f->gate_by_head ? f->op.heads : q, f->hidden, "layers.%d.%s.%s", layer, at,
 		            f->gate_proj);
-	if (f->norms_after) {
+	if (f->norms_plain)
+		a->op.q_norm = a->op.k_norm = ones(b, dim);
+	if (f->norms_after || f->norms_plain) {
 		a->turn = f->op.rope;
 		a->op.rope.n_freq = 0;
 	}

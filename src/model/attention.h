@@ -18,6 +18,7 @@ struct attention_form {
 	bool sinks;
 	int dim_v;          /* of a head of values, which are kept with zeros up to dim; 0: dim */
 	float values_scale; /* what values are multiplied with; 0: 1 */
+	bool norms_plain;   /* norms without gains, behind the rotation */
 	bool norms_after;   /* norms: behind the rotation, not before it */
 	/* A matrix in the block whose product's sigmoid multiplies what o_proj reads, number by number; NULL: none. */
 	const char *gate_proj;

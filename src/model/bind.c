@@ -66,6 +66,19 @@ void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols,
 	b->code = store_stack(b->st, path, n, rows, cols, out, b->err);
 }
 
+void bind_turned(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list ap;
+
+	if (b->code)
+		return;
+	va_start(ap, fmt);
+	path_of(b, path, fmt, ap);
+	va_end(ap);
+	b->code = store_turned(b->st, path, n, rows, cols, out, b->err);
+}
+
 void bind_rows_only(struct binder *b, struct weight *w)
 {
 	if (!b->code)

@@ -32,6 +32,9 @@ void bind_flat(struct binder *b, struct weight *out, int rows, int cols, const c
 /* A stack [n][rows][cols], as n weights. */
 void bind_stack(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+/* A stack [n][cols][rows] of plain numbers, as n weights whose rows are made in memory. */
+void bind_turned(struct binder *b, struct weight *out, int n, int rows, int cols, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
 /* Keeps w row-major: it is not read by fast products alone, or is sliced below 16 rows, so it cannot be packed. */
 void bind_rows_only(struct binder *b, struct weight *w);
 /* w is a table: a row of it is looked up for each token, and nothing multiplies it.  It stays where it is in the model. */

@@ -30,8 +30,13 @@ static void bind_halves(struct mixture *x, const char *in, const char *out)
 {
 	int inner = x->m->inner;
 
-	bind_stack(x->b, x->gate, x->m->experts, 2 * inner, x->hidden, "layers.%d.%s%s", x->layer, x->at, in);
-	bind_stack(x->b, x->down, x->m->experts, x->hidden, inner, "layers.%d.%s%s", x->layer, x->at, out);
+	if (x->m->turned) {
+		bind_turned(x->b, x->gate, x->m->experts, 2 * inner, x->hidden, "layers.%d.%s%s", x->layer, x->at, in);
+		bind_turned(x->b, x->down, x->m->experts, x->hidden, inner, "layers.%d.%s%s", x->layer, x->at, out);
+	} else {
+		bind_stack(x->b, x->gate, x->m->experts, 2 * inner, x->hidden, "layers.%d.%s%s", x->layer, x->at, in);
+		bind_stack(x->b, x->down, x->m->experts, x->hidden, inner, "layers.%d.%s%s", x->layer, x->at, out);
+	}
 	for (int e = 0; e < x->m->experts && !x->b->code; e++) {
 		struct weight both = x->gate[e];
 
@@ -238,6 +243,7 @@ void ffn_bind_moe(struct binder *b, struct ffn *f, int hidden, const struct moe_
 		.inner = m->inner,
 		.shared_inner = m->shared_inner,
 		.normalise = m->normalise,
+		.weight_input = m->weight_input,
 		.router = &f->router,
 		.act = m->act,
 		.shared_act = m->shared_act,

@@ -28,7 +28,8 @@ struct ffn_form {
 
 struct moe_form {
 	int experts, top_k, inner, shared_inner; /* shared_inner 0: no shared expert */
-	bool normalise;
+	bool normalise, weight_input;
+	bool turned; /* experts.gate_up_proj [E, H, 2 I] and experts.down_proj [E, I, H]: a column for each output */
 	struct activation act, shared_act; /* shared_act ACT_NONE: act */
 	enum moe_route route;
 	int groups, groups_used;

@@ -25,7 +25,7 @@ static bool is(const struct plain_plan *p, const char *type)
 /* Models that see, whose text part is that of another family. */
 static const char *const seeing[][2] = {
 	{ "qwen2_vl", "qwen2" },         { "qwen2_5_vl", "qwen2" },   { "qwen3_vl", "qwen3" },
-	{ "qwen3_vl_moe", "qwen3_moe" }, { "gemma3", "gemma3_text" },
+	{ "qwen3_vl_moe", "qwen3_moe" }, { "gemma3", "gemma3_text" }, { "llama4", "llama4_text" },
 };
 
 /* Wrappers around a tower and a text model: the kinds of text that are known in one, and what its tower has to be. */
@@ -198,6 +198,8 @@ static void form_layers(struct decoder *d, struct plain_plan *p)
 			p->attn[i].op.rope.n_freq = 0;
 		if (p->rope)
 			p->attn[i].op.rope = p->rope[i];
+		if (p->upright && p->upright[i] && p->standing)
+			p->attn[i] = *p->standing;
 		if (p->upright && p->upright[i])
 			p->attn[i].op.rope.n_freq = 0;
 	}

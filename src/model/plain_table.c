@@ -395,6 +395,52 @@ static void read_step(struct plain_plan *p, struct decoder *d, struct conf *c)
 		conf_fail(c, E_UNSUPPORTED, "moe_router_activation: only sigmoid is done");
 }
 
+/* Llama 4: layers that rotate see chunks and norm their queries and keys; the others see everything, by queries that grow
+ * with their position. */
+static void read_llama4(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	int layers = d->m.shape.layers, step = conf_int_or(c, "interleave_moe_layer_step", 1, 1, CONF_LAYERS_MAX);
+	struct attention_form *all = &p->all.attn, *standing = arena_alloc(&d->m.arena, sizeof *standing);
+	const struct json *tuning = conf_get(c, "attn_temperature_tuning");
+	bool grows = true;
+	int64_t n;
+
+	*standing = *all;
+	if (json_kind(tuning) == JSON_BOOL)
+		json_to_bool(tuning, &grows);
+	else if (tuning && !json_to_int(tuning, &n))
+		grows = n != 0;
+	if (grows) {
+		standing->op.q_bend = (float)conf_double_or(c, "attn_scale", 0.1);
+		standing->op.q_bend_every = conf_int_or(c, "floor_scale", 8192, 1, CONF_CTX_MAX);
+		standing->op.q_bend_from = 1;
+	}
+	all->op.chunk = conf_int_or(c, "attention_chunk_size", 8192, 1, CONF_CTX_MAX);
+	all->norms_plain = conf_bool_or(c, "use_qk_norm", true);
+	if (json_len(conf_get(c, "no_rope_layers"))) {
+		read_upright(p, d, c);
+	} else {
+		int every = conf_int_or(c, "no_rope_layer_interval", 4, 1, CONF_LAYERS_MAX);
+
+		p->upright = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->upright);
+		for (int i = 0; i < layers; i++)
+			p->upright[i] = (i + 1) % every == 0;
+	}
+	p->standing = standing;
+	if (!p->dense)
+		return;
+	for (int i = 0; i < layers; i++)
+		p->dense[i] = conf_get(c, "moe_layers") || (i + 1) % step != 0;
+	if (conf_get(c, "moe_layers")) {
+		bool *mixed = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *mixed);
+
+		conf_layers_named(c, "moe_layers", 0, layers, mixed);
+		for (int i = 0; i < layers; i++)
+			p->dense[i] = !mixed[i];
+	}
+	p->all.moe.shared_inner = p->all.moe.inner;
+}
+
 /* ---- the rows ---- */
 
 /* clang-format off */
@@ -669,6 +715,20 @@ static const struct plain rows[] = {
 	               .shared_count = "num_shared_experts",
 	               .dense_first = "num_dense_layers" },
 	  .more = read_afmoe },
+	{ .type = "llama4_text",
+	  .lack = { .eps = 1e-5, .ctx = 131072 },
+	  ATTENTION_BIAS,
+	  .attn.op.rope.adjacent = true,
+	  WHOLE(500000),
+	  .ffn.at = "feed_forward",
+	  .moe = { .at = "feed_forward",
+	           .router = "router",
+	           .route = ROUTE_SIGMOID,
+	           .weight_input = true,
+	           .turned = true,
+	           .shared_plain = true },
+	  .experts = { LOCAL_EXPERTS, .dense_inner = "intermediate_size_mlp" },
+	  .more = read_llama4 },
 	{ .type = "mimo_v2_flash",
 	  .lack = { .eps = 1e-5, .eps_key = "layernorm_epsilon" },
 	  ATTENTION_BIAS,
@@ -788,15 +848,16 @@ static const struct plain rows[] = {
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const char *const plain_arch[] = {
-	"llama",       "mistral",        "ministral3",    "mistral3",    "mixtral",
-	"qwen2",       "qwen2_moe",      "qwen3",         "qwen3_moe",   "smollm3",
-	"phi3",        "granite",        "granitemoe",    "qwen2_vl",    "qwen2_5_vl",
-	"qwen3_vl",    "qwen3_vl_moe",   "llava",         "gemma",       "gemma2",
-	"gemma3_text", "gemma3",         "gpt_oss",       "olmo2",       "olmo3",
-	"olmoe",       "glm4",           "cohere2",       "seed_oss",    "exaone4",
-	"ernie4_5",    "ernie4_5_moe",   "arcee",         "internlm3",   "hunyuan_v1_dense",
-	"apertus",     "phimoe",         "mimo_v2_flash", "step3p5",     "afmoe",
-	"granite_swa", "granitemoe_swa", "cohere2_moe",   "bailing_moe", NULL,
+	"llama",       "mistral",      "ministral3",    "mistral3",       "mixtral",
+	"qwen2",       "qwen2_moe",    "qwen3",         "qwen3_moe",      "smollm3",
+	"phi3",        "granite",      "granitemoe",    "qwen2_vl",       "qwen2_5_vl",
+	"qwen3_vl",    "qwen3_vl_moe", "llava",         "gemma",          "gemma2",
+	"gemma3_text", "gemma3",       "gpt_oss",       "olmo2",          "olmo3",
+	"olmoe",       "glm4",         "cohere2",       "seed_oss",       "exaone4",
+	"ernie4_5",    "ernie4_5_moe", "arcee",         "internlm3",      "hunyuan_v1_dense",
+	"apertus",     "phimoe",       "mimo_v2_flash", "step3p5",        "llama4_text",
+	"llama4",      "afmoe",        "granite_swa",   "granitemoe_swa", "cohere2_moe",
+	"bailing_moe", NULL,
 };
 
 const struct plain *plain_find(const char *type)

@@ -45,8 +45,8 @@ static void scale_llama3(struct scaling *s, double *f, int n)
 	double high = positive(s->c, "high_freq_factor", conf_double(s->c, "high_freq_factor"));
 	double ctx = original_ctx(s, 8192);
 
-	if (high <= low) {
-		conf_fail(s->c, E_FORMAT, "high_freq_factor %g is not above low_freq_factor %g", high, low);
+	if (high < low) {
+		conf_fail(s->c, E_FORMAT, "high_freq_factor %g is below low_freq_factor %g", high, low);
 		return;
 	}
 	for (int i = 0; i < n; i++) {
@@ -54,7 +54,7 @@ static void scale_llama3(struct scaling *s, double *f, int n)
 
 		if (wave > ctx / low)
 			f[i] /= factor;
-		else if (wave >= ctx / high)
+		else if (high > low && wave >= ctx / high)
 			f[i] *= (1 - t) / factor + t;
 	}
 }

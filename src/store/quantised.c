@@ -431,6 +431,52 @@ int store_stack(struct store *st, const char *path, int n, int rows, int cols, s
 	return code;
 }
 
+/* Rows of n matrices of which the file has columns, side by side. */
+static uint8_t *turned(struct store *st, const struct tensor *t, int n, int rows, int cols)
+{
+	size_t each = t->bytes / (size_t)t->count, at = 0;
+	uint8_t *to = arena_alloc(&st->arena, t->bytes);
+
+	for (int e = 0; e < n; e++)
+		for (int r = 0; r < rows; r++)
+			for (int c = 0; c < cols; c++, at += each)
+				memcpy(to + at,
+				       t->data + (((size_t)e * (size_t)cols + (size_t)c) * (size_t)rows + (size_t)r) *
+				                         each,
+				       each);
+	return to;
+}
+
+int store_turned(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err)
+{
+	const int64_t want[] = { n, cols, rows };
+	const struct wanted m = { n, rows, cols };
+	struct tensor *t = store_find(st, path);
+	struct weight *all;
+	int code, n_rows;
+
+	if (!t)
+		return store_missing(st, path, err);
+	if (t->format || t->n_dim != 3 || memcmp(t->dim, want, sizeof want))
+		return store_shape_error(st, t, want, 3, err);
+	if ((code = all_rows(t, &m, &n_rows, err)) || (code = store_data(st, t, err)))
+		return code;
+	if (!t->made) {
+		all = arena_alloc(&st->arena, sizeof *all);
+		t->data = turned(st, t, n, rows, cols);
+		code = weight_plain(all, t->name, t->type, n_rows, cols, t->data, t->bytes, err);
+		if (code)
+			return code;
+		t->made = all;
+		t->fmt = all->fmt;
+		t->stored = t->bytes;
+	}
+	t->used++;
+	for (int i = 0; i < n; i++)
+		out[i] = weight_rows(t->made, i * rows, rows);
+	return 0;
+}
+
 /* ---- counting ---- */
 
 static bool strip(const char *name, const char *suffix, struct buf *path)

@@ -117,6 +117,8 @@ int store_weight(struct store *st, const char *path, int rows, int cols, struct 
 int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
 /* store_weight for a stack [n][rows][cols]: n weights into out[0..n). */
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
+/* store_stack for a tensor [n][cols][rows] of plain numbers, whose rows are made in memory of the store's. */
+int store_turned(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
 /* The matrix that store_weight has handed out for that path; NULL: none. */
 struct store_matrix *store_matrix(const struct store *st, const char *path);
 /* w is read otherwise than by products of all its rows or a run of them: looked up, or laid out anew.  No adapter can be

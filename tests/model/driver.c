@@ -229,6 +229,7 @@ const char *const golden_family[] = {
 	"phimoe",
 	"mimo_v2_flash",
 	"step3p5",
+	"llama4_text",
 	NULL,
 };
 

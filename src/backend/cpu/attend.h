@@ -39,6 +39,8 @@ static inline int first_seen(const struct attend *d, int row)
 {
 	int pos = d->p->pos[row], first = d->a->window ? pos - d->a->window + 1 : 0;
 
+	if (d->a->chunk && first < pos - pos % d->a->chunk)
+		first = pos - pos % d->a->chunk;
 	if (first < d->a->first && pos >= d->a->first)
 		first = d->a->first;
 	return first > 0 ? first : 0;

@@ -17,8 +17,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 
-/* Columns of a row that are summed at a time; the index in c->acts of the rows grouped by expert. */
-enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1 };
+/* Columns of a row that are summed at a time; the indices in c->acts of the rows grouped by expert, and of rows times
+ * weights. */
+enum { COMBINE_COLS = 512, BY_EXPERT = ACTS_MAX - 1, WEIGHTED = ACTS_MAX - 2 };
 
 /* Experts that are computed together. */
 struct wave {
@@ -44,6 +45,7 @@ struct mix {
 	struct wave wave;
 	struct acts *acts;   /* [n_used] */
 	struct product *job; /* [n_used + 1] */
+	float *weighted; /* [n * top_k][cols] rows times the weights of their picks, where experts read that; or NULL */
 	float *gated, *down; /* [n * top_k][inner or cols] in the order of experts */
 	float *shared_gated, *shared_down, *shared_logit;
 };
@@ -164,8 +166,10 @@ static size_t room_bytes(const struct moe *m, int n, int n_cols)
 	size_t rows = (size_t)n, picks = rows * (size_t)m->top_k, cols = (size_t)n_cols;
 	size_t experts = (size_t)m->experts, inner = (size_t)m->inner, shared = (size_t)m->shared_inner;
 	size_t each = sizeof(struct acts) + sizeof(struct product) + 5 * sizeof(int);
+	size_t weighted = m->weight_input ? picks * cols : 0;
 
-	return 4 * (rows * (experts + shared + cols + 1) + picks * (6 + inner + cols)) + (experts + 1) * each + 17 * 64;
+	return 4 * (weighted + rows * (experts + shared + cols + 1) + picks * (6 + inner + cols)) +
+	       (experts + 1) * each + 18 * 64;
 }
 
 size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols)
@@ -203,6 +207,7 @@ static void mix_room(struct mix *d)
 	d->wave.used = room_take(&p, 4 * experts);
 	d->wave.index = room_take(&p, 4 * experts);
 	d->wave.row = room_take(&p, 4 * picks);
+	d->weighted = m->weight_input ? room_take(&p, 4 * picks * cols) : NULL;
 	d->gated = room_take(&p, 4 * picks * inner);
 	d->down = room_take(&p, 4 * picks * cols);
 	if (m->shared_inner) {
@@ -210,6 +215,22 @@ static void mix_room(struct mix *d)
 		d->shared_down = room_take(&p, 4 * rows * cols);
 		d->shared_logit = m->shared_router ? room_take(&p, 4 * rows) : NULL;
 	}
+}
+
+/* Rows of weight_input: one for each pick, which what the experts give is not multiplied with again. */
+static void weigh_inputs(struct mix *d)
+{
+	int picks = d->n * d->m->top_k;
+	size_t cols = (size_t)d->cols;
+
+	for (int i = 0; i < picks; i++) {
+		float *to = d->weighted + (size_t)i * cols;
+
+		memcpy(to, d->in + (size_t)(i / d->m->top_k) * cols, cols * sizeof *to);
+		d->c->op->scale(to, d->weight[i], d->cols);
+		d->weight[i] = 1.0f;
+	}
+	memcpy(d->row, d->pick, (size_t)picks * sizeof *d->row);
 }
 
 /* Always in float: a near tie of experts must not depend on eight bits of an activation. */
@@ -230,6 +251,8 @@ static void route_all(struct mix *d)
 	cpu_scratch(d->c, (size_t)m->top_k * (sizeof(int) + sizeof(float)) + route_scratch_bytes(m));
 	cpu_range(d->c, route, d, d->n, 1);
 	group_rows(d);
+	if (m->weight_input)
+		weigh_inputs(d);
 }
 
 /* The shared expert's two products, of all rows. */
@@ -280,7 +303,7 @@ static void spoil(struct mix *d, int used)
 	if (!p->spoilt.code)
 		p->spoilt = *slots_error(d->m->slots);
 	for (int i = d->first[used]; i < d->first[used + 1]; i++) {
-		p->spoiled[p->item[d->row[i]]] = true;
+		p->spoiled[p->item[d->pick[i] / d->m->top_k]] = true;
 		memset(d->down + (size_t)d->place[d->pick[i]] * (size_t)d->cols, 0, (size_t)d->cols * sizeof *d->down);
 	}
 }
@@ -337,14 +360,21 @@ static void compute(struct mix *d, bool with_shared)
 		                .bias = m->gate ? m->gate_bias : m->up_bias,
 		                .pairs = m->gate && !m->up,
 		                .up = m->gate ? m->up : NULL };
-	struct acts acts[ACTS_MAX], gated = { .rows = v->first[v->n], .cols = m->inner, .ld = (size_t)m->inner };
+	struct acts acts[ACTS_MAX], weighted,
+		gated = { .rows = v->first[v->n], .cols = m->inner, .ld = (size_t)m->inner };
 	const struct weight *first = slab_weight(m, 0, in);
 	const struct acts *from;
 	struct product *job;
 	int n_acts = 0;
 
 	like.bias_up = like.up ? m->up_bias : NULL;
-	from = cpu_acts_for(c, acts, &n_acts, first, arith, d->in, d->n);
+	if (d->weighted) {
+		cpu_acts(c, &weighted, d->weighted, d->n * m->top_k, d->cols,
+		         cpu_act_group(c, first, arith, d->n * m->top_k), WEIGHTED);
+		from = &weighted;
+	} else {
+		from = cpu_acts_for(c, acts, &n_acts, first, arith, d->in, d->n);
+	}
 	cpu_acts_runs(c, d->acts, v->first, v->n, from, v->row, cpu_act_group(c, first, arith, ACTS_TILED), BY_EXPERT);
 	job = expert_jobs(d, in, d->gated, m->inner, like);
 	if (with_shared)
