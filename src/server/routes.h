@@ -4,22 +4,17 @@
 
 #include "server/http/exchange.h"
 
-extern const struct api tokenize_api, detokenize_api, template_api, props_api, tokenizer_info_api;
-extern const struct api ollama_chat_api, ollama_generate_api, ollama_tags_api, ollama_show_api, ollama_version_api,
-	ollama_unsupported_api;
-extern const struct api embeddings_api, ollama_embed_api, ollama_embeddings_api;
-extern const struct api native_api, infill_api, slots_api, input_tokens_api, response_cancel_api, response_compact_api;
-extern const struct api responses_api, response_get_api, response_drop_api;
-extern const struct api messages_api, count_tokens_api;
-extern const struct api chat_api, completions_api, models_api, model_api, health_api, page_api, metrics_api,
-	requests_api, requests_list_api, cache_node_api, cache_tree_api, cache_explain_api, cache_warm_api,
-	cache_pin_api, cache_unpin_api, cache_drop_api, adapters_api, adapters_set_api;
+extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_drop_endpoint, cache_explain_endpoint,
+	cache_node_endpoint, cache_pin_endpoint, cache_tree_endpoint, cache_unpin_endpoint, cache_warm_endpoint,
+	chat_endpoint, completions_endpoint, count_tokens_endpoint, detokenize_endpoint, embed_endpoint,
+	health_endpoint, infill_endpoint, input_tokens_endpoint, messages_endpoint, metrics_endpoint, model_endpoint,
+	models_endpoint, native_endpoint, ollama_chat_endpoint, ollama_embed_endpoint, ollama_embeddings_endpoint,
+	ollama_generate_endpoint, ollama_show_endpoint, ollama_tags_endpoint, ollama_unsupported_endpoint,
+	ollama_version_endpoint, page_endpoint, props_endpoint, requests_endpoint, requests_list_endpoint,
+	response_cancel_endpoint, response_compact_endpoint, response_drop_endpoint, response_get_endpoint,
+	responses_endpoint, slots_endpoint, template_endpoint, tokenize_endpoint, tokenizer_info_endpoint;
 
 struct served;
-struct family;
-extern const struct family chat_family, completions_family, messages_family, responses_family;
-extern const struct family embed_family, ollama_embed_family, ollama_embeddings_family;
-extern const struct family ollama_chat_family, ollama_generate_family, ollama_show_family, native_family, infill_family;
 
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);

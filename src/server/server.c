@@ -450,8 +450,8 @@ void server_close(struct server *s)
 		struct exchange *x = s->all[i];
 
 		/* Prepared for a client that had left. */
-		if (x->stage == PREPARING && x->route->api->drop)
-			x->route->api->drop(x);
+		if (x->stage == PREPARING && x->route->endpoint->drop)
+			x->route->endpoint->drop(x);
 		buf_fini(&x->body);
 		buf_fini(&x->rest);
 		buf_fini(&x->warned);

@@ -54,10 +54,10 @@ static void check(const struct generation *g, const struct served *d)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct served *d = fuzz_served();
-	static const struct family *const families[] = {
-		&chat_family,        &completions_family,     &messages_family,    &responses_family,
-		&ollama_chat_family, &ollama_generate_family, &ollama_show_family, &native_family,
-		&infill_family,      &embed_family,           &ollama_embed_family
+	static const struct endpoint *const families[] = {
+		&chat_endpoint,        &completions_endpoint,     &messages_endpoint,    &responses_endpoint,
+		&ollama_chat_endpoint, &ollama_generate_endpoint, &ollama_show_endpoint, &native_endpoint,
+		&infill_endpoint,      &embed_endpoint,           &ollama_embed_endpoint
 	};
 	struct generation *g;
 	struct problem p = { 0 };
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	g = generation_new(d, families[data[0] % (sizeof families / sizeof *families)]);
-	if (!g->fam->read(g, (const char *)data + 1, size - 1, &p)) {
+	if (!g->endpoint->read(g, (const char *)data + 1, size - 1, &p)) {
 		if (p.status)
 			abort();
 		check(g, d);

@@ -350,8 +350,8 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 	g->n_choice = 1;
 	c = g->choice = xcalloc(1, sizeof *c);
 	choice_open(g, c);
-	if (stream && g->fam->first)
-		g->fam->first(g, c, out);
+	if (stream && g->endpoint->first)
+		g->endpoint->first(g, c, out);
 	while (n && !c->enough) {
 		struct event ev = { .kind = EV_TOKEN, .token = (int32_t)(unsigned char)*text, .text = text };
 
@@ -361,30 +361,30 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 		ev.pick.top[0].token = ev.token;
 		ev.pick.n_top = asked & LOGPROBS ? 1 : 0;
 		c->n_output++;
-		g->fam->token(g, c, &ev);
+		g->endpoint->token(g, c, &ev);
 		text += ev.n_text;
 		n -= ev.n_text;
 		/* Where the connection has room, that is: not behind every token. */
 		if (stream && cut >> 30)
-			g->fam->delta(g, c, out);
+			g->endpoint->delta(g, c, out);
 	}
 	c->done = true;
 	c->finish = asked & CUT_OFF && !c->enough ? FINISH_LENGTH : FINISH_STOP;
 	g->n_done++;
-	g->fam->end(g, c);
+	g->endpoint->end(g, c);
 	if (!stream) {
-		g->fam->whole(g, out);
+		g->endpoint->whole(g, out);
 		return;
 	}
-	g->fam->delta(g, c, out);
-	g->fam->last(g, c, out);
-	g->fam->close(g, out);
+	g->endpoint->delta(g, c, out);
+	g->endpoint->last(g, c, out);
+	g->endpoint->close(g, out);
 }
 
 static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *text, size_t n, struct told *t)
 {
-	static const struct family *const families[] = { &chat_family, &completions_family, &messages_family,
-		                                         &responses_family };
+	static const struct endpoint *const families[] = { &chat_endpoint, &completions_endpoint, &messages_endpoint,
+		                                           &responses_endpoint };
 	static struct server srv;
 	struct exchange x = { .srv = &srv, .id = "0123456789" };
 	struct generation *g = generation_new(fuzz_served(), families[api]);
@@ -399,7 +399,7 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 	buf_init(&body);
 	buf_init(&out);
 	put_body(&body, api, asked, stream);
-	if (g->fam->read(g, body.p, body.n, &p)) {
+	if (g->endpoint->read(g, body.p, body.n, &p)) {
 		fprintf(stderr, "%s: %s\n", body.p, p.message);
 		abort();
 	}

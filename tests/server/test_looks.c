@@ -97,14 +97,14 @@ static const struct served *served(void)
 	return &d;
 }
 
-static void prepare(const char *what, const struct family *fam, struct buf *body)
+static void prepare(const char *what, const struct endpoint *as, struct buf *body)
 {
-	struct generation *g = generation_new(served(), fam);
+	struct generation *g = generation_new(served(), as);
 	struct problem p = { 0 };
 	struct allowance w;
 
 	begin(&w, body->n);
-	fam->read(g, body->p, body->n, &p);
+	as->read(g, body->p, body->n, &p);
 	CHECK(!p.status, "%s: %s", what, p.message);
 	end(&w, what);
 	generation_free(g);
@@ -135,15 +135,15 @@ static void test_texts(struct buf *b)
 		buf_puts(b, "{\"prompt\":\"");
 		put_many(b, text[i], BYTES);
 		buf_puts(b, "\"}");
-		prepare(text[i], &completions_family, b);
+		prepare(text[i], &completions_endpoint, b);
 	}
 	buf_puts(b, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
 	put_many(b, "words \\\" ", BYTES);
 	buf_puts(b, "\"}]}");
-	prepare("a message", &chat_family, b);
+	prepare("a message", &chat_endpoint, b);
 	buf_puts(b, "{\"prompt\":\"a\"}");
 	put_many(b, " ", BYTES);
-	prepare("blanks", &completions_family, b);
+	prepare("blanks", &completions_endpoint, b);
 }
 
 static void test_values(struct buf *b)
@@ -151,18 +151,18 @@ static void test_values(struct buf *b)
 	buf_puts(b, "{\"prompt\":[1");
 	put_many(b, ",1", (size_t)VALUES * 2);
 	buf_puts(b, "]}");
-	prepare("tokens", &completions_family, b);
+	prepare("tokens", &completions_endpoint, b);
 	buf_puts(b, "{\"messages\":");
 	put_messages(b);
 	buf_puts(b, "}");
-	prepare("messages", &chat_family, b);
+	prepare("messages", &chat_endpoint, b);
 	buf_puts(
 		b,
 		"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{"
 		"\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[1");
 	put_many(b, ",1", (size_t)VALUES * 2);
 	buf_puts(b, "]}\"}}]},{\"role\":\"user\",\"content\":\"y\"}]}");
-	prepare("arguments", &chat_family, b);
+	prepare("arguments", &chat_endpoint, b);
 }
 
 /* What happens to messages between a body and a template. */
@@ -206,13 +206,13 @@ static void test_leaving(struct buf *b)
 		buf_printf(b, ",{\"role\":\"user\",\"content\":\"text %d\"}", i);
 	buf_puts(b, "]}");
 	for (int i = 0; i <= LEAVINGS; i++) {
-		struct generation *g = generation_new(served(), &chat_family);
+		struct generation *g = generation_new(served(), &chat_endpoint);
 		struct problem p = { 0 };
 		struct allowance w;
 
 		leave_at = looks * (uint64_t)i / (LEAVINGS + 1);
 		begin(&w, b->n);
-		chat_family.read(g, b->p, b->n, &p);
+		chat_endpoint.read(g, b->p, b->n, &p);
 		looks = i ? looks : n_look;
 		if (leave_at && blocks - left_at > most)
 			most = blocks - left_at;

@@ -1,7 +1,7 @@
 /* api_cache.c - /v1/cache: what is kept of prompts, why one would miss, and orders
  * about it.
  *
- * A prompt is given as the body of a request of any family; a place in the tree by
+ * A prompt is given as the body of a request to any endpoint; a place in the tree by
  * that, or by a node's id.  The engine answers between two steps, so all of it
  * happens on a worker. */
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void tree_drop(struct exchange *x)
 	free(t);
 }
 
-const struct api cache_tree_api = { .prep = tree_prep, .ready = tree_ready, .drop = tree_drop };
+const struct endpoint cache_tree_endpoint = { .prep = tree_prep, .ready = tree_ready, .drop = tree_drop };
 
 /* ---- a node's text ---- */
 
@@ -187,32 +187,32 @@ static void node_drop(struct exchange *x)
 	free(t);
 }
 
-const struct api cache_node_api = { .prep = node_prep, .ready = node_ready, .drop = node_drop };
+const struct endpoint cache_node_endpoint = { .prep = node_prep, .ready = node_ready, .drop = node_drop };
 
 /* ---- a prompt ---- */
 
 /* Whose body this is: messages are also Anthropic's, which are known by a member that
  * chats have not, or by a header that its clients send. */
-static const struct family *family_of(const struct exchange *x, const struct json *body)
+static const struct endpoint *endpoint_of(const struct exchange *x, const struct json *body)
 {
 	if (!json_get(body, "messages"))
-		return json_get(body, "input") ? &responses_family : &completions_family;
-	return x->anthropic || json_get(body, "system") ? &messages_family : &chat_family;
+		return json_get(body, "input") ? &responses_endpoint : &completions_endpoint;
+	return x->anthropic || json_get(body, "system") ? &messages_endpoint : &chat_endpoint;
 }
 
-/* Reads a body as the family that it is of would: then there is x->problem, or a
+/* Reads a body as its endpoint would: then there is x->problem, or a
  * generation with its tokens.  one: of one prompt. */
 static struct generation *read_prompt(struct exchange *x, bool one)
 {
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
-	const struct family *fam = family_of(x, body);
+	const struct endpoint *as = endpoint_of(x, body);
 	const struct generation *g;
 
 	json_free(body);
 	if (!body)
 		return NULL;
 	x->cache_report = true;
-	generation_prep(x, fam);
+	generation_prep_as(x, as);
 	g = x->work;
 	if (one && !x->problem.status && g->n_prompt > 1)
 		problem_set(&x->problem, 400, "invalid_value", "prompt",
@@ -253,7 +253,7 @@ static void explain_ready(struct exchange *x)
 	buf_fini(&out);
 }
 
-const struct api cache_explain_api = {
+const struct endpoint cache_explain_endpoint = {
 	.prep = explain_prep,
 	.ready = explain_ready,
 	.drop = generation_drop,
@@ -281,12 +281,7 @@ static void warm_whole(struct generation *g, struct buf *out)
 	buf_putc(out, '\n');
 }
 
-static const struct family warm_family = {
-	.path = "/v1/cache/warm",
-	.token = no_token,
-	.end = no_end,
-	.whole = warm_whole,
-};
+static const struct endpoint warmed_endpoint = { .token = no_token, .end = no_end, .whole = warm_whole };
 
 static void warm_prep(struct exchange *x)
 {
@@ -294,13 +289,13 @@ static void warm_prep(struct exchange *x)
 
 	if (!g)
 		return;
-	g->fam = &warm_family;
+	g->endpoint = &warmed_endpoint;
 	g->params.stream = false;
 	g->params.n = 1;
 	g->params.max_tokens = 0;
 }
 
-const struct api cache_warm_api = {
+const struct endpoint cache_warm_endpoint = {
 	.prep = warm_prep,
 	.ready = generation_ready,
 	.wake = generation_wake,
@@ -370,13 +365,13 @@ static void done_ready(struct exchange *x)
 	exchange_reply(x, 200, "application/json", done, sizeof done - 1);
 }
 
-const struct api cache_pin_api = {
+const struct endpoint cache_pin_endpoint = {
 	.prep = pin_prep,
 	.ready = done_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
 };
-const struct api cache_unpin_api = {
+const struct endpoint cache_unpin_endpoint = {
 	.prep = unpin_prep,
 	.ready = done_ready,
 	.drop = generation_drop,
@@ -449,4 +444,4 @@ static void drop_drop(struct exchange *x)
 	free(x->work);
 }
 
-const struct api cache_drop_api = { .prep = drop_prep, .ready = drop_ready, .drop = drop_drop };
+const struct endpoint cache_drop_endpoint = { .prep = drop_prep, .ready = drop_ready, .drop = drop_drop };

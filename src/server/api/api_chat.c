@@ -237,31 +237,8 @@ static void chat_whole(struct generation *g, struct buf *out)
 	buf_puts(out, "}\n");
 }
 
-const struct family chat_family = {
-	.path = "/v1/chat/completions",
-	.id_prefix = "chatcmpl-",
-	.read = read_body,
-	.open = chat_open,
-	.token = token,
-	.end = chat_end,
-	.first = first,
-	.delta = delta,
-	.last = last,
-	.progress = progress,
-	.close = close_stream,
-	.whole = chat_whole,
-};
-
-static void prep(struct exchange *x)
-{
-	generation_prep(x, &chat_family);
-}
-
-const struct api chat_api = {
-	.prep = prep,
-	.ready = generation_ready,
-	.wake = generation_wake,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.stop = generation_stop,
+const struct endpoint chat_endpoint = {
+	GENERATION_STEPS, .id_prefix = "chatcmpl-", .read = read_body,     .open = chat_open,
+	.token = token,   .end = chat_end,          .first = first,        .delta = delta,
+	.last = last,     .progress = progress,     .close = close_stream, .whole = chat_whole,
 };

@@ -414,31 +414,8 @@ static void completions_whole(struct generation *g, struct buf *out)
 	buf_puts(out, "}\n");
 }
 
-const struct family completions_family = {
-	.path = "/v1/completions",
-	.id_prefix = "cmpl-",
-	.read = read_body,
-	.own_new = own_new,
-	.own_free = free,
-	.open = open_text,
-	.token = token,
-	.end = end,
-	.delta = delta,
-	.last = last,
-	.close = close_stream,
-	.whole = completions_whole,
-};
-
-static void prep(struct exchange *x)
-{
-	generation_prep(x, &completions_family);
-}
-
-const struct api completions_api = {
-	.prep = prep,
-	.ready = generation_ready,
-	.wake = generation_wake,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.stop = generation_stop,
+const struct endpoint completions_endpoint = {
+	GENERATION_STEPS, .id_prefix = "cmpl-", .read = read_body,     .own_new = own_new,
+	.own_free = free, .open = open_text,    .token = token,        .end = end,
+	.delta = delta,   .last = last,         .close = close_stream, .whole = completions_whole,
 };

@@ -243,37 +243,12 @@ static void whole_one(struct generation *g, struct buf *out)
 	buf_puts(out, "}\n");
 }
 
-#define FAMILY(name, prefix, reader, writer, none)                                                       \
-	{                                                                                                \
-		.path = name, .id_prefix = prefix, .read = reader, .own_new = own_new, .own_free = free, \
-		.token = token, .end = end, .whole = writer, .nothing = none                             \
+#define ENDPOINT(prefix, reader, writer, none)                                                               \
+	{                                                                                                    \
+		GENERATION_STEPS, .id_prefix = prefix, .read = reader, .own_new = own_new, .own_free = free, \
+				  .token = token, .end = end, .whole = writer, .nothing = none               \
 	}
-const struct family embed_family = FAMILY("/v1/embeddings", "embd-", read_openai, whole, NULL);
-const struct family ollama_embed_family = FAMILY("/api/embed", "ollama-", read_ollama, whole_ollama, whole_ollama);
-const struct family ollama_embeddings_family = FAMILY("/api/embeddings", "ollama-", read_ollama, whole_one, whole_one);
-#undef FAMILY
-
-static void prep(struct exchange *x)
-{
-	generation_prep(x, &embed_family);
-}
-
-static void prep_ollama(struct exchange *x)
-{
-	generation_prep(x, &ollama_embed_family);
-}
-
-static void prep_ollama_one(struct exchange *x)
-{
-	generation_prep(x, &ollama_embeddings_family);
-}
-
-#define API(step)                                                                                          \
-	{                                                                                                  \
-		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                                     \
-	}
-const struct api embeddings_api = API(prep);
-const struct api ollama_embed_api = API(prep_ollama);
-const struct api ollama_embeddings_api = API(prep_ollama_one);
-#undef API
+const struct endpoint embed_endpoint = ENDPOINT("embd-", read_openai, whole, NULL);
+const struct endpoint ollama_embed_endpoint = ENDPOINT("ollama-", read_ollama, whole_ollama, whole_ollama);
+const struct endpoint ollama_embeddings_endpoint = ENDPOINT("ollama-", read_ollama, whole_one, whole_one);
+#undef ENDPOINT

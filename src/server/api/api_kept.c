@@ -180,7 +180,7 @@ static void compact(struct exchange *x)
 	exchange_refuse(x, &p);
 }
 
-const struct api response_cancel_api = { .ready = cancel };
-const struct api response_compact_api = { .ready = compact };
-const struct api response_get_api = { .ready = get };
-const struct api response_drop_api = { .ready = drop };
+const struct endpoint response_cancel_endpoint = { .ready = cancel };
+const struct endpoint response_compact_endpoint = { .ready = compact };
+const struct endpoint response_get_endpoint = { .ready = get };
+const struct endpoint response_drop_endpoint = { .ready = drop };

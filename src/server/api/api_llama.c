@@ -250,47 +250,14 @@ static void llama_whole(struct generation *g, struct buf *out)
 	buf_puts(out, several ? "]\n" : "\n");
 }
 
-const struct family native_family = {
-	.path = "/completion",
-	.id_prefix = "cmpl-",
-	.read = read_completion,
-	.token = token,
-	.end = end,
-	.delta = delta,
-	.last = last,
-	.close = close_stream,
-	.whole = llama_whole,
-};
-const struct family infill_family = {
-	.path = "/infill",
-	.id_prefix = "cmpl-",
-	.read = read_infill,
-	.token = token,
-	.end = end,
-	.delta = delta,
-	.last = last,
-	.close = close_stream,
-	.whole = llama_whole,
-};
-
-static void prep_native(struct exchange *x)
-{
-	generation_prep(x, &native_family);
-}
-
-static void prep_infill(struct exchange *x)
-{
-	generation_prep(x, &infill_family);
-}
-
-#define API(step)                                                                                          \
-	{                                                                                                  \
-		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                                     \
+#define ENDPOINT(reader)                                                                                            \
+	{                                                                                                           \
+		GENERATION_STEPS, .id_prefix = "cmpl-", .read = reader, .token = token, .end = end, .delta = delta, \
+				  .last = last, .close = close_stream, .whole = llama_whole                         \
 	}
-const struct api native_api = API(prep_native);
-const struct api infill_api = API(prep_infill);
-#undef API
+const struct endpoint native_endpoint = ENDPOINT(read_completion);
+const struct endpoint infill_endpoint = ENDPOINT(read_infill);
+#undef ENDPOINT
 
 /* ---- /slots ---- */
 
@@ -312,4 +279,4 @@ static void slots(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api slots_api = { .ready = slots };
+const struct endpoint slots_endpoint = { .ready = slots };

@@ -412,35 +412,12 @@ static void messages_whole(struct generation *g, struct buf *out)
 	buf_puts(out, "}\n");
 }
 
-const struct family messages_family = {
-	.path = "/v1/messages",
-	.id_prefix = "msg_",
-	.first_when_started = true,
-	.read = read_body,
-	.open = chat_open,
-	.token = chat_token,
-	.end = chat_end,
-	.first = first,
-	.delta = delta,
-	.last = last,
-	.progress = progress,
-	.close = close_stream,
-	.error = error,
-	.whole = messages_whole,
-};
-
-static void prep(struct exchange *x)
-{
-	generation_prep(x, &messages_family);
-}
-
-const struct api messages_api = {
-	.prep = prep,
-	.ready = generation_ready,
-	.wake = generation_wake,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.stop = generation_stop,
+const struct endpoint messages_endpoint = {
+	GENERATION_STEPS,  .id_prefix = "msg_",     .first_when_started = true,
+	.read = read_body, .open = chat_open,       .token = chat_token,
+	.end = chat_end,   .first = first,          .delta = delta,
+	.last = last,      .progress = progress,    .close = close_stream,
+	.error = error,    .whole = messages_whole,
 };
 
 /* ---- counting ---- */
@@ -456,20 +433,11 @@ static void count(struct exchange *x)
 	buf_fini(&b);
 }
 
-static const struct family count_family = {
-	.path = "/v1/messages/count_tokens",
-	.any_length = true,
-	.read = read_body,
-};
-
-static void prep_count(struct exchange *x)
-{
-	generation_prep(x, &count_family);
-}
-
-const struct api count_tokens_api = {
-	.prep = prep_count,
+const struct endpoint count_tokens_endpoint = {
+	.prep = generation_prep,
 	.ready = count,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
+	.any_length = true,
+	.read = read_body,
 };

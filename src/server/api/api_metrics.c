@@ -385,4 +385,4 @@ static void ready(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api metrics_api = { .ready = ready };
+const struct endpoint metrics_endpoint = { .ready = ready };

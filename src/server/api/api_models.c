@@ -78,5 +78,5 @@ static void one(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api models_api = { .ready = list };
-const struct api model_api = { .ready = one };
+const struct endpoint models_endpoint = { .ready = list };
+const struct endpoint model_endpoint = { .ready = one };

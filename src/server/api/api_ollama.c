@@ -403,7 +403,7 @@ static void put_head(const struct generation *g, struct buf *out)
 
 static bool generates(const struct generation *g)
 {
-	return !strcmp(g->fam->path, "/api/generate");
+	return g->endpoint == &ollama_generate_endpoint;
 }
 
 /* A call's name and its arguments as an object. */
@@ -517,34 +517,16 @@ static void nothing(struct generation *g, struct buf *out)
 	buf_puts(out, ",\"done\":true,\"done_reason\":\"load\"}\n");
 }
 
-#define FAMILY(name, reader)                                                                                 \
-	{                                                                                                    \
-		.path = name, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = reader, \
-		.open = chat_open, .token = chat_token, .end = chat_end, .delta = delta, .last = last,       \
-		.close = close_stream, .error = error, .whole = ollama_whole, .nothing = nothing             \
+#define ENDPOINT(reader)                                                                                         \
+	{                                                                                                        \
+		GENERATION_STEPS, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = reader, \
+				  .open = chat_open, .token = chat_token, .end = chat_end, .delta = delta,       \
+				  .last = last, .close = close_stream, .error = error, .whole = ollama_whole,    \
+				  .nothing = nothing                                                             \
 	}
-const struct family ollama_chat_family = FAMILY("/api/chat", read_talk);
-const struct family ollama_generate_family = FAMILY("/api/generate", read_generate);
-#undef FAMILY
-
-static void prep_talk(struct exchange *x)
-{
-	generation_prep(x, &ollama_chat_family);
-}
-
-static void prep_generate(struct exchange *x)
-{
-	generation_prep(x, &ollama_generate_family);
-}
-
-#define API(step)                                                                                          \
-	{                                                                                                  \
-		.prep = step, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
-		.abandon = generation_abandon, .stop = generation_stop                                     \
-	}
-const struct api ollama_chat_api = API(prep_talk);
-const struct api ollama_generate_api = API(prep_generate);
-#undef API
+const struct endpoint ollama_chat_endpoint = ENDPOINT(read_talk);
+const struct endpoint ollama_generate_endpoint = ENDPOINT(read_generate);
+#undef ENDPOINT
 
 /* ---- the model ---- */
 
@@ -665,13 +647,6 @@ static int read_show(struct generation *g, const char *bytes, size_t n, struct p
 	return r;
 }
 
-const struct family ollama_show_family = { .path = "/api/show", .any_length = true, .read = read_show };
-
-static void prep_show(struct exchange *x)
-{
-	generation_prep(x, &ollama_show_family);
-}
-
 static void show(struct exchange *x)
 {
 	const struct served *d = &x->srv->served;
@@ -710,9 +685,14 @@ static void unsupported(struct exchange *x)
 	exchange_refuse(x, &p);
 }
 
-const struct api ollama_tags_api = { .ready = tags };
-const struct api ollama_show_api = {
-	.prep = prep_show, .ready = show, .drop = generation_drop, .abandon = generation_abandon
+const struct endpoint ollama_tags_endpoint = { .ready = tags };
+const struct endpoint ollama_show_endpoint = {
+	.prep = generation_prep,
+	.ready = show,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.any_length = true,
+	.read = read_show,
 };
-const struct api ollama_version_api = { .ready = version };
-const struct api ollama_unsupported_api = { .ready = unsupported };
+const struct endpoint ollama_version_endpoint = { .ready = version };
+const struct endpoint ollama_unsupported_endpoint = { .ready = unsupported };

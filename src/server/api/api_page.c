@@ -37,4 +37,4 @@ static void ready(struct exchange *x)
 	exchange_end(x);
 }
 
-const struct api page_api = { .ready = ready };
+const struct endpoint page_endpoint = { .ready = ready };

@@ -70,14 +70,14 @@ static void list_ready(struct exchange *x)
 	for (size_t i = 0; i < s->n_all; i++) {
 		const struct exchange *one = s->all[i];
 
-		if (one->conn && one->key == x->key && one->route->api->wake == generation_wake)
+		if (one->conn && one->key == x->key && one->route->endpoint->wake == generation_wake)
 			put_rows(&b, one, now);
 	}
 	buf_puts(&b, "]}\n");
 	exchange_reply_whole(x, 200, "application/json", &b);
 }
 
-const struct api requests_list_api = { .ready = list_ready };
+const struct endpoint requests_list_endpoint = { .ready = list_ready };
 
 /* ---- cancelling ---- */
 
@@ -100,4 +100,4 @@ static void ready(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api requests_api = { .ready = ready };
+const struct endpoint requests_endpoint = { .ready = ready };

@@ -896,36 +896,10 @@ static void responses_whole(struct generation *g, struct buf *out)
 	buf_putc(out, '\n');
 }
 
-const struct family responses_family = {
-	.path = "/v1/responses",
-	.id_prefix = "resp_",
-	.own_new = own_new,
-	.own_free = own_free,
-	.read = read_body,
-	.open = chat_open,
-	.token = token,
-	.end = chat_end,
-	.first = first,
-	.delta = delta,
-	.last = last,
-	.progress = progress,
-	.close = close_stream,
-	.error = error,
-	.whole = responses_whole,
-};
-
-static void prep(struct exchange *x)
-{
-	generation_prep(x, &responses_family);
-}
-
-const struct api responses_api = {
-	.prep = prep,
-	.ready = generation_ready,
-	.wake = generation_wake,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.stop = generation_stop,
+const struct endpoint responses_endpoint = {
+	GENERATION_STEPS,  .id_prefix = "resp_", .own_new = own_new,    .own_free = own_free, .read = read_body,
+	.open = chat_open, .token = token,       .end = chat_end,       .first = first,       .delta = delta,
+	.last = last,      .progress = progress, .close = close_stream, .error = error,       .whole = responses_whole,
 };
 
 /* ---- counting ---- */
@@ -941,22 +915,13 @@ static void count(struct exchange *x)
 	buf_fini(&b);
 }
 
-static const struct family input_tokens_family = {
-	.path = "/v1/responses/input_tokens",
+const struct endpoint input_tokens_endpoint = {
+	.prep = generation_prep,
+	.ready = count,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
 	.any_length = true,
 	.read = read_body,
 	.own_new = own_new,
 	.own_free = own_free,
-};
-
-static void prep_count(struct exchange *x)
-{
-	generation_prep(x, &input_tokens_family);
-}
-
-const struct api input_tokens_api = {
-	.prep = prep_count,
-	.ready = count,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
 };

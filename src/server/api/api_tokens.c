@@ -39,9 +39,9 @@ static void put_text(struct generation *g)
 	g->echo = b;
 }
 
-static void prep(struct exchange *x, const struct family *fam, void (*put)(struct generation *g))
+static void prep(struct exchange *x, void (*put)(struct generation *g))
 {
-	generation_prep(x, fam);
+	generation_prep(x);
 	if (!x->problem.status)
 		put(x->work);
 }
@@ -171,20 +171,20 @@ static int read_tokenize(struct generation *g, const char *bytes, size_t n, stru
 	                   "prompt (or content, or messages) is missing: what is to be tokenised");
 }
 
-static const struct family tokenize_family = {
-	.path = "/tokenize", .any_length = true, .read = read_tokenize, .own_new = telling_new, .own_free = free
-};
-
 static void tokenize_prep(struct exchange *x)
 {
-	prep(x, &tokenize_family, put_tokens);
+	prep(x, put_tokens);
 }
 
-const struct api tokenize_api = {
+const struct endpoint tokenize_endpoint = {
 	.prep = tokenize_prep,
 	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
+	.any_length = true,
+	.read = read_tokenize,
+	.own_new = telling_new,
+	.own_free = free,
 };
 
 /* ---- /detokenize ---- */
@@ -220,18 +220,18 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 	return 0;
 }
 
-static const struct family detokenize_family = { .path = "/detokenize", .any_length = true, .read = read_detokenize };
-
 static void detokenize_prep(struct exchange *x)
 {
-	prep(x, &detokenize_family, put_text);
+	prep(x, put_text);
 }
 
-const struct api detokenize_api = {
+const struct endpoint detokenize_endpoint = {
 	.prep = detokenize_prep,
 	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
+	.any_length = true,
+	.read = read_detokenize,
 };
 
 /* ---- /apply-template ---- */
@@ -248,18 +248,18 @@ static int read_template(struct generation *g, const char *bytes, size_t n, stru
 	return chat_body(g, bytes, n, tables, chat_read, make_text, p);
 }
 
-static const struct family template_family = { .path = "/apply-template", .any_length = true, .read = read_template };
-
 static void template_prep(struct exchange *x)
 {
-	prep(x, &template_family, put_text);
+	prep(x, put_text);
 }
 
-const struct api template_api = {
+const struct endpoint template_endpoint = {
 	.prep = template_prep,
 	.ready = reply_ready,
 	.drop = generation_drop,
 	.abandon = generation_abandon,
+	.any_length = true,
+	.read = read_template,
 };
 
 /* ---- /props ---- */
@@ -355,7 +355,7 @@ static void props(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api props_api = { .ready = props };
+const struct endpoint props_endpoint = { .ready = props };
 
 /* ---- /tokenizer_info, as vLLM has it: for clients that split text with the server's tokenizer ---- */
 
@@ -378,4 +378,4 @@ static void tokenizer_info(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api tokenizer_info_api = { .ready = tokenizer_info };
+const struct endpoint tokenizer_info_endpoint = { .ready = tokenizer_info };

@@ -44,4 +44,4 @@ static void ready(struct exchange *x)
 	buf_fini(&b);
 }
 
-const struct api health_api = { .ready = ready };
+const struct endpoint health_endpoint = { .ready = ready };

@@ -153,5 +153,5 @@ static void set_ready(struct exchange *x)
 	exchange_reply(x, 200, "application/json", done, sizeof done - 1);
 }
 
-const struct api adapters_api = { .ready = list };
-const struct api adapters_set_api = { .prep = set_prep, .ready = set_ready };
+const struct endpoint adapters_endpoint = { .ready = list };
+const struct endpoint adapters_set_endpoint = { .prep = set_prep, .ready = set_ready };

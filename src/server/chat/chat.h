@@ -1,4 +1,4 @@
-/* chat.h - what the families that answer conversations share: from messages,
+/* chat.h - what the endpoints that answer conversations share: from messages,
  * tools and wishes about thinking to a prompt and what the answer begins with;
  * and the pieces of an answer as they are told. */
 #ifndef SERVER_CHAT_H
@@ -9,7 +9,7 @@
 
 enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 
-/* Fields of a chat request, as a family of APIs read them from the body.  Pointers are into g->body. */
+/* Fields of a chat request, as an API reads them from the body.  Pointers are into g->body. */
 struct chat {
 	struct buf messages;      /* JSON array, as messages_normal leaves it */
 	int n_message;            /* once it was rendered */
@@ -44,7 +44,7 @@ int chat_choice(struct chat *c, const struct json *v, struct problem *p);
 /* The prompt's text alone, for those who want to see it. */
 int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p);
 
-/* A family's body: parses it into g->body, checks that its names are in the tables and
+/* An endpoint's body: parses it into g->body, checks that its names are in the tables and
  * its model is the one that is served, has read fill *c (and g->params), then make the
  * prompt of it. */
 typedef int chat_step(struct generation *g, struct chat *c, struct problem *p);
@@ -59,7 +59,7 @@ extern const struct field chat_fields[];
 
 /* ---- the answer ---- */
 
-/* Steps of struct family that all of them share. */
+/* Steps of struct endpoint that all of them share. */
 void chat_open(struct generation *g, struct choice *c);
 void chat_token(struct generation *g, struct choice *c, const struct event *ev);
 void chat_end(struct generation *g, struct choice *c);

@@ -87,7 +87,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	if (g->x && atomic_load(&g->x->gone))
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
-	if (!g->fam->any_length && !g->cuts && longest && n / 3 / longest > (size_t)d->ctx_max)
+	if (!g->endpoint->any_length && !g->cuts && longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(g, p, "more than ", n / 3 / longest);
 	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
 	if (r)
@@ -95,10 +95,10 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	return 0;
 }
 
-/* Empty and overlong prompts, of whatever family. */
+/* Empty and overlong prompts. */
 static int check_prompts(struct generation *g, struct problem *p)
 {
-	for (int i = 0; i < g->n_prompt && !g->fam->any_length; i++) {
+	for (int i = 0; i < g->n_prompt && !g->endpoint->any_length; i++) {
 		if (!g->prompt[i].n)
 			return problem_set(p, 400, "invalid_prompt", g->prompt_field ? g->prompt_field : "prompt",
 			                   "%s is empty", prompt_called(g));
@@ -178,17 +178,17 @@ static void log_params(const struct generation *g)
 		s->n_bias, s->n_logprobs);
 }
 
-struct generation *generation_new(const struct served *served, const struct family *fam)
+struct generation *generation_new(const struct served *served, const struct endpoint *as)
 {
 	struct generation *g = xcalloc(1, sizeof *g);
 
-	g->fam = fam;
+	g->endpoint = as;
 	g->served = served;
 	g->created = (int64_t)time(NULL);
 	g->images.sight = served->sight;
 	params_init(&g->params, g->served);
-	g->own = fam->own_new ? fam->own_new() : NULL;
-	g->own_free = fam->own_free;
+	g->own = as->own_new ? as->own_new() : NULL;
+	g->own_free = as->own_free;
 	buf_init(&g->echo);
 	tokens_init(&g->lead_open);
 	tokens_init(&g->lead_end);
@@ -196,9 +196,9 @@ struct generation *generation_new(const struct served *served, const struct fami
 	return g;
 }
 
-void generation_prep(struct exchange *x, const struct family *fam)
+void generation_prep_as(struct exchange *x, const struct endpoint *as)
 {
-	struct generation *g = generation_new(&x->srv->served, fam);
+	struct generation *g = generation_new(&x->srv->served, as);
 
 	g->x = x;
 	g->images.store = &x->srv->images;
@@ -206,7 +206,7 @@ void generation_prep(struct exchange *x, const struct family *fam)
 	g->images.hosts = &x->srv->image_hosts;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (fam->read(g, x->body.p, x->body.n, &x->problem))
+	if (as->read(g, x->body.p, x->body.n, &x->problem))
 		fields_own_name(&g->params.warnings, &x->problem);
 	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
@@ -226,6 +226,11 @@ void generation_prep(struct exchange *x, const struct family *fam)
 		json_free(g->body);
 		g->body = NULL;
 	}
+}
+
+void generation_prep(struct exchange *x)
+{
+	generation_prep_as(x, x->route->endpoint);
 }
 
 /* The header that tells what of the request was not honoured. */
@@ -342,7 +347,7 @@ static void keep_alive(struct generation *g)
 	struct timeval every = { ms / 1000, ms % 1000 * 1000 };
 
 	/* Other streams have no comments. */
-	if (!ms || g->fam->stream_type)
+	if (!ms || g->endpoint->stream_type)
 		return;
 	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
 	if (!g->tick)
@@ -352,8 +357,8 @@ static void keep_alive(struct generation *g)
 
 static void tell_first(struct generation *g, struct choice *c, struct buf *out)
 {
-	if (g->fam->first && !c->told_first)
-		g->fam->first(g, c, out);
+	if (g->endpoint->first && !c->told_first)
+		g->endpoint->first(g, c, out);
 	c->told_first = true;
 }
 
@@ -366,11 +371,12 @@ static void begin_stream(struct generation *g)
 	/* The second keeps a proxy of the nginx kind from gathering the stream. */
 	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
 	put_warnings(g, &extra);
-	conn_stream_begin(g->x->conn, g->fam->stream_type ? g->fam->stream_type : "text/event-stream; charset=utf-8",
+	conn_stream_begin(g->x->conn,
+	                  g->endpoint->stream_type ? g->endpoint->stream_type : "text/event-stream; charset=utf-8",
 	                  extra.p);
 	g->streaming = true;
 	g->x->status = 200;
-	for (int i = 0; i < g->n_choice && !g->fam->first_when_started; i++)
+	for (int i = 0; i < g->n_choice && !g->endpoint->first_when_started; i++)
 		tell_first(g, &g->choice[i], &out);
 	send_events(g, &out);
 	keep_alive(g);
@@ -385,8 +391,8 @@ void choice_open(struct generation *g, struct choice *c)
 	buf_init(&c->called);
 	for (int k = 0; k < 4; k++)
 		buf_init(&c->logprobs[k]);
-	if (g->fam->open)
-		g->fam->open(g, c);
+	if (g->endpoint->open)
+		g->endpoint->open(g, c);
 }
 
 static void answer_nothing(struct generation *g)
@@ -394,7 +400,7 @@ static void answer_nothing(struct generation *g)
 	struct buf b;
 
 	buf_init(&b);
-	g->fam->nothing(g, &b);
+	g->endpoint->nothing(g, &b);
 	generation_reply(g, &b);
 	buf_fini(&b);
 }
@@ -404,7 +410,7 @@ void generation_ready(struct exchange *x)
 	struct generation *g = x->work;
 	struct problem p;
 
-	if (!g->n_prompt && g->fam->nothing) {
+	if (!g->n_prompt && g->endpoint->nothing) {
 		answer_nothing(g);
 		return;
 	}
@@ -469,7 +475,7 @@ static void take_token(struct generation *g, struct choice *c, const struct even
 	c->n_output++;
 	if (g->remember)
 		tokens_put(&c->said, ev->token);
-	g->fam->token(g, c, ev);
+	g->endpoint->token(g, c, ev);
 }
 
 /* Adds the n bytes of text a DONE may bring to what the tokens brought. */
@@ -478,8 +484,8 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	struct metrics *m = &g->x->srv->metrics;
 
 	if (ev->n_text)
-		g->fam->token(g, c,
-		              &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
+		g->endpoint->token(
+			g, c, &(struct event){ .kind = EV_DONE, .token = -1, .text = ev->text, .n_text = ev->n_text });
 	c->done = true;
 	c->finish = ev->finish;
 	c->stop_text = ev->stop_text;
@@ -497,17 +503,17 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 		g->prefix = ev->prefix;
 	metrics_answer(m, ev);
 	g->n_done++;
-	g->fam->end(g, c);
+	g->endpoint->end(g, c);
 }
 
-/* The family wants no more: as if the model had ended here. */
+/* The endpoint wants no more: as if the model had ended here. */
 static void take_enough(struct generation *g, struct choice *c)
 {
 	request_cancel(c->req);
 	c->done = true;
 	c->finish = FINISH_STOP;
 	g->n_done++;
-	g->fam->end(g, c);
+	g->endpoint->end(g, c);
 }
 
 static enum left_at stage_of(const struct generation *g)
@@ -534,8 +540,8 @@ static void break_off(struct generation *g, const struct problem *why)
 	}
 	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
 	buf_init(&out);
-	if (g->fam->error) {
-		g->fam->error(g, &p, &out);
+	if (g->endpoint->error) {
+		g->endpoint->error(g, &p, &out);
 	} else {
 		event_begin(&out);
 		problem_put(&out, &p);
@@ -590,11 +596,11 @@ static void finish(struct generation *g)
 	account(g, finish_name(g->choice[0].finish));
 	buf_init(&out);
 	if (g->streaming) {
-		g->fam->close(g, &out);
+		g->endpoint->close(g, &out);
 		conn_stream(x->conn, out.p, out.n);
 		conn_stream_end(x->conn);
 	} else {
-		g->fam->whole(g, &out);
+		g->endpoint->whole(g, &out);
 		generation_reply(g, &out);
 		buf_fini(&out);
 		return;
@@ -622,12 +628,13 @@ static bool pull(struct generation *g, struct choice *c)
 				/* An answer that its API ends has no DONE. */
 				if (!c->index)
 					g->prefix = ev.prefix;
-				if (g->streaming && g->fam->first_when_started) {
+				if (g->streaming && g->endpoint->first_when_started) {
 					tell_first(g, c, &out);
 					taken++;
 				}
-			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress && g->fam->progress) {
-				g->fam->progress(g, c, &ev, &out);
+			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress &&
+			           g->endpoint->progress) {
+				g->endpoint->progress(g, c, &ev, &out);
 				taken++;
 			} else if (ev.kind == EV_TOKEN) {
 				take_token(g, c, &ev);
@@ -652,9 +659,9 @@ static bool pull(struct generation *g, struct choice *c)
 		if (!taken && !c->done)
 			break;
 		if (g->streaming) {
-			g->fam->delta(g, c, &out);
+			g->endpoint->delta(g, c, &out);
 			if (c->done)
-				g->fam->last(g, c, &out);
+				g->endpoint->last(g, c, &out);
 			send_events(g, &out);
 			buf_reset(&out);
 		}
@@ -768,7 +775,7 @@ void generation_drop(struct exchange *x)
 	x->work = NULL;
 }
 
-/* ---- shapes that the families share ---- */
+/* ---- shapes that endpoints share ---- */
 
 void event_begin(struct buf *out)
 {
@@ -790,8 +797,8 @@ const char *finish_name(enum finish f)
 
 void put_reply_head(const struct generation *g, struct buf *out, const char *object)
 {
-	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->fam->id_prefix, g->x->id,
-	           object, (long long)g->created);
+	buf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->endpoint->id_prefix,
+	           g->x->id, object, (long long)g->created);
 	json_put_cstr(out, model_shown(g));
 	buf_puts(out, ",\"choices\":");
 }

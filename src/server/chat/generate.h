@@ -1,9 +1,9 @@
 /* generate.h - an exchange that has the engine write: from a body to answers.
  *
- * One family of endpoints is one struct family: it reads its bodies and writes
- * its shapes; what they share is here: preparing on a worker, giving choices to
- * the engine, taking their events, pausing for a slow reader, server-sent
- * events, the end, the log line.  To add a family: a file like api_chat.c. */
+ * An endpoint reads its bodies and writes its shapes (struct endpoint, second part);
+ * what endpoints share is here: preparing on a worker, giving choices to the engine,
+ * taking their events, pausing for a slow reader, server-sent events, the end, the
+ * log line.  To add one: a file like api_chat.c. */
 #ifndef SERVER_GENERATE_H
 #define SERVER_GENERATE_H
 
@@ -36,7 +36,7 @@ struct choice {
 
 	struct tokens said; /* of answers that are remembered */
 
-	/* The family's: what was written and not yet sent. */
+	/* The endpoint's: what was written and not yet sent. */
 	struct split split; /* chats */
 	int told;           /* pieces of it that the client knows ... */
 	size_t told_bytes;  /* ... and bytes of the next */
@@ -55,46 +55,9 @@ struct choice {
 	int n_thinking;         /* tokens */
 };
 
-struct generation;
-
-struct family {
-	const char *path; /* for the log */
-	const char *id_prefix;
-	const char *stream_type; /* of its streams; NULL: text/event-stream */
-	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
-	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
-	/* Allocates the family's own state of a request; NULL: the family has none. */
-	void *(*own_new)(void);
-	void (*own_free)(void *own);
-	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
-	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
-	void (*open)(struct generation *g, struct choice *c);
-	/* IO thread.  A token came, with the text it made certain. */
-	void (*token)(struct generation *g, struct choice *c, const struct event *ev);
-	/* No more will come; c->finish says why. */
-	void (*end)(struct generation *g, struct choice *c);
-	/* Streams: appends events, each with event_begin and event_end.  first: before
-	 * anything else of this choice; delta: what waits in the choice, if anything;
-	 * last: with the reason of the end. */
-	void (*first)(struct generation *g, struct choice *c, struct buf *out);
-	void (*delta)(struct generation *g, struct choice *c, struct buf *out);
-	void (*last)(struct generation *g, struct choice *c, struct buf *out);
-	/* Streams: how much of the prompt is computed, for clients that ask.  NULL: not told. */
-	void (*progress)(struct generation *g, struct choice *c, const struct event *ev, struct buf *out);
-	/* Streams: the last events, after all choices. */
-	void (*close)(struct generation *g, struct buf *out);
-	/* Streams: the last event of one that fails.  NULL: the error as a bare object. */
-	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
-	/* Not streams: the whole body. */
-	void (*whole)(struct generation *g, struct buf *out);
-	/* The whole reply to a request without a prompt, which only asks that the model is loaded.  NULL: every request of the
-	 * family has a prompt. */
-	void (*nothing)(struct generation *g, struct buf *out);
-};
-
 struct generation {
 	struct exchange *x;
-	const struct family *fam;
+	const struct endpoint *endpoint;
 	const struct served *served;
 	struct params params;
 	struct wanted_adapters adapters;
@@ -118,7 +81,7 @@ struct generation {
 	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_open, lead_end, lead_then;
 	bool led;
-	bool cuts;                /* a prompt that is too long is cut by the family, not refused */
+	bool cuts;                /* a prompt that is too long is cut by the endpoint, not refused */
 	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
 	bool want_row;            /* request_row of each choice is looked at */
 	bool tell_prompt;         /* all of a prompt but its first token is output, with log-probabilities */
@@ -131,7 +94,7 @@ struct generation {
 	const struct vocab *vocab; /* with either */
 	char *prefill;             /* text that the answer goes on from, or NULL */
 	struct buf echo;           /* what a reply repeats of its request, or is made of */
-	void *own; /* made by own_new of the family that read the body; warming changes fam afterwards */
+	void *own; /* made by own_new of the endpoint that read the body; warming changes endpoint afterwards */
 	void (*own_free)(void *own);
 	int sequence;    /* number of the next event */
 	int64_t created; /* seconds since 1970 */
@@ -152,11 +115,16 @@ static inline const struct template *generation_template(const struct generation
 }
 
 /* A generation that has read nothing yet; x->work of an exchange, or for tests. */
-struct generation *generation_new(const struct served *served, const struct family *fam);
+struct generation *generation_new(const struct served *served, const struct endpoint *as);
 void generation_free(struct generation *g);
 
-/* The steps of struct api that all families share. */
-void generation_prep(struct exchange *x, const struct family *fam);
+/* The steps of an endpoint that has the engine write. */
+#define GENERATION_STEPS                                                                                      \
+	.prep = generation_prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
+	.abandon = generation_abandon, .stop = generation_stop
+void generation_prep(struct exchange *x);
+/* generation_prep for a body that is read as that endpoint reads it. */
+void generation_prep_as(struct exchange *x, const struct endpoint *as);
 void generation_ready(struct exchange *x);
 void generation_wake(struct exchange *x);
 void generation_drop(struct exchange *x);
@@ -171,16 +139,16 @@ int model_read(struct generation *g, const struct json *body, struct problem *p)
 /* The model's name in replies: that of the served model, or of the adapter that the request named. */
 const char *model_shown(const struct generation *g);
 
-/* Room for n prompts; each is to be filled with the family's tokens. */
+/* Room for n prompts; each is to be filled with its tokens. */
 void generation_prompts(struct generation *g, int n);
 /* Tokenises text into prompt i.  user marks what must not be read as special tokens. */
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
                         const struct text_range *user, size_t n_user, struct problem *p);
 
-/* A choice that is zeroed, its numbers filled in, gets its buffers and its family's beginning. */
+/* A choice that is zeroed, its numbers filled in, gets its buffers and its endpoint's beginning. */
 void choice_open(struct generation *g, struct choice *c);
 
-/* For families: the members that every object of a reply begins with, up to the
+/* For endpoints: the members that every object of a reply begins with, up to the
  * value of "choices"; object names its kind. */
 void put_reply_head(const struct generation *g, struct buf *out, const char *object);
 /* Appends the prefix store's report on the first prompt as an object; put_cache_report appends it as a further

@@ -43,15 +43,15 @@ struct params {
 	bool cache_report, turn_replay;
 };
 
-/* The fields common to the families, for fields_check. */
+/* The fields common to all endpoints, for fields_check. */
 extern const struct field params_fields[];
 
 void params_init(struct params *a, const struct served *d);
 void params_fini(struct params *a);
 
-/* The common fields but stream_options, for families with their own. */
+/* The common fields but stream_options, for endpoints with their own. */
 int params_sampling(struct params *a, const struct json *body, const struct served *d, struct problem *p);
-/* All but logprobs, whose meaning differs between the families. */
+/* All but logprobs, whose meaning differs between the APIs. */
 int params_read(struct params *a, const struct json *body, const struct served *d, struct problem *p);
 /* The most tokens of the answer; -1 there counts as absent. */
 int params_max_tokens(struct params *a, const struct json *body, const char *name, struct problem *p);

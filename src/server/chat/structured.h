@@ -11,7 +11,7 @@
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p);
 
 /* response_format, and what other servers have, out of a body: the fields of form_fields,
- * which must stand before params_fields in a family's tables. */
+ * which must stand before params_fields in an endpoint's tables. */
 extern const struct field form_fields[];
 int structured_fields(struct generation *g, const struct json *body, struct problem *p);
 

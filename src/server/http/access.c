@@ -68,7 +68,7 @@ static void put_members(struct buf *b, const struct exchange *x, double whole_ms
 
 void access_log(const struct exchange *x)
 {
-	enum log_level level = x->route->api->prep ? LOG_INFO : LOG_DEBUG;
+	enum log_level level = x->route->endpoint->prep ? LOG_INFO : LOG_DEBUG;
 	double whole = ms(clock_monotonic_ns() - x->t_begin);
 	struct buf line, members;
 

@@ -367,7 +367,7 @@ static bool count_body(struct conn *c)
 
 static void body_complete(struct conn *c)
 {
-	if (c->srv->stopping && c->route->api->prep) {
+	if (c->srv->stopping && c->route->endpoint->prep) {
 		struct problem p;
 
 		problem_stopping(&p);
@@ -587,7 +587,7 @@ int conn_cancel(struct server *s, const char *id, size_t n, int key, const struc
 	for (struct conn *c = s->conns; c; c = c->next) {
 		struct http_slice given;
 
-		if (c->state != CONN_BODY || c->key != key || !c->route->api->prep)
+		if (c->state != CONN_BODY || c->key != key || !c->route->endpoint->prep)
 			continue;
 		given = http_field(&c->http, "x-request-id");
 		if (given.n != n || memcmp(given.p, id, n))

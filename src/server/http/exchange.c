@@ -72,8 +72,8 @@ static void preflight_ready(struct exchange *x)
 	exchange_reply(x, 200, "text/plain", "", 0);
 }
 
-static const struct api preflight_api = { .ready = preflight_ready };
-static const struct route preflight = { .path = "OPTIONS", .open = true, .api = &preflight_api };
+static const struct endpoint preflight_endpoint = { .ready = preflight_ready };
+static const struct route preflight = { .path = "OPTIONS", .open = true, .endpoint = &preflight_endpoint };
 
 static bool takes(const struct route *r, const struct http *h)
 {
@@ -123,7 +123,7 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			p->shape = shape;
 			return NULL;
 		}
-		if (s->stopping && r->api->prep) {
+		if (s->stopping && r->endpoint->prep) {
 			problem_stopping(p);
 			p->shape = shape;
 			return NULL;
@@ -219,8 +219,8 @@ static void put_to_rest(struct exchange *x)
 
 	assert(!x->conn);
 	disarm_late(x);
-	if (x->route->api->drop)
-		x->route->api->drop(x);
+	if (x->route->endpoint->drop)
+		x->route->endpoint->drop(x);
 	access_log(x);
 	x->work = NULL;
 	forget_body(x);
@@ -296,8 +296,8 @@ static void break_down(struct exchange *x)
 	x->srv->metrics.faults++;
 	if (x->stage == AT_REST)
 		return; /* it had ended before */
-	if (x->route->api->abandon)
-		x->route->api->abandon(x);
+	if (x->route->endpoint->abandon)
+		x->route->endpoint->abandon(x);
 	x->work = NULL;
 	x->access.finish = "error";
 	snprintf(x->access.why, sizeof x->access.why, "%s", p.message);
@@ -375,7 +375,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 			return;
 		}
 	}
-	if (route->api->prep) {
+	if (route->endpoint->prep) {
 		struct problem p;
 
 		x->stage = PREPARING;
@@ -385,7 +385,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 			arm_late(x);
 	} else {
 		x->stage = RUNNING;
-		guarded(x, route->api->ready);
+		guarded(x, route->endpoint->ready);
 	}
 }
 
@@ -433,8 +433,8 @@ static void cancel(struct exchange *x, enum cause why, const struct problem *p)
 		x->cancel_problem = *p;
 		if (workers_take_back(x->srv, x))
 			exchange_refuse(x, p);
-	} else if (x->route->api->stop) {
-		x->route->api->stop(x, p);
+	} else if (x->route->endpoint->stop) {
+		x->route->endpoint->stop(x, p);
 	} else {
 		exchange_refuse(x, p);
 	}
@@ -449,7 +449,7 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 	for (size_t i = 0; i < s->n_all; i++) {
 		struct exchange *x = s->all[i];
 
-		if (x->stage == AT_REST || x->cancelled || !x->conn || x->key != key || !x->route->api->prep)
+		if (x->stage == AT_REST || x->cancelled || !x->conn || x->key != key || !x->route->endpoint->prep)
 			continue;
 		if ((strlen(x->request_id) == n && !memcmp(x->request_id, id, n)) ||
 		    (n >= strlen(x->id) && !memcmp(x->id, id + n - strlen(x->id), strlen(x->id)))) {
@@ -462,8 +462,8 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 
 void exchange_room(struct exchange *x)
 {
-	if (x->stage == RUNNING && x->route->api->wake)
-		guarded(x, x->route->api->wake);
+	if (x->stage == RUNNING && x->route->endpoint->wake)
+		guarded(x, x->route->endpoint->wake);
 }
 
 /* ---- replies ---- */
@@ -533,7 +533,7 @@ void exchange_notify(void *arg)
 
 static void do_prep(void *x)
 {
-	((struct exchange *)x)->route->api->prep(x);
+	((struct exchange *)x)->route->endpoint->prep(x);
 }
 
 /* Work above either limit leaves memory that is returned to the system. */
@@ -578,9 +578,9 @@ static void deliver(struct exchange *x, bool prepared)
 		else if (x->problem.status)
 			exchange_refuse(x, &x->problem);
 		else
-			guarded(x, x->route->api->ready);
-	} else if (x->stage == RUNNING && x->conn && x->route->api->wake) {
-		guarded(x, x->route->api->wake);
+			guarded(x, x->route->endpoint->ready);
+	} else if (x->stage == RUNNING && x->conn && x->route->endpoint->wake) {
+		guarded(x, x->route->endpoint->wake);
 	}
 }
 

@@ -2,8 +2,8 @@
  *
  * The way of an exchange: conn.c reads a request and asks exchange_route who
  * answers it.  With the body complete, exchange_begin gives it to a worker
- * (api->prep: parsing, templating, tokenising), then api->ready runs on the IO
- * thread; it replies, or starts work in the engine and replies as api->wake is
+ * (its endpoint's prep: parsing, templating, tokenising), then ready runs on the IO
+ * thread; it replies, or starts work in the engine and replies as wake is
  * called.  exchange_end closes it.
  *
  * Exchanges are recycled and their memory is not given back before the server is
@@ -27,8 +27,13 @@ struct conn;
 struct event;
 struct server;
 struct exchange;
+struct generation;
+struct choice;
 
-struct api {
+/* What answers one or several routes (routes.c).  An API's file has one for each thing that it does. */
+struct endpoint {
+	/* ---- the way of an exchange ---- */
+
 	/* Worker thread, may take long; its work is charged to the request's allowance (base/allowance.h), and
 	 * stops when x->gone says that the client has left.  NULL: nothing to do there. */
 	void (*prep)(struct exchange *x);
@@ -43,6 +48,40 @@ struct api {
 	void (*abandon)(struct exchange *x);
 	/* Ends a running exchange early, with p as its error.  NULL: exchange_refuse does. */
 	void (*stop)(struct exchange *x, const struct problem *p);
+
+	/* ---- for those that have the engine write or tokenise (chat/generate.h): how they read and tell ---- */
+
+	const char *id_prefix;
+	const char *stream_type; /* of its streams; NULL: text/event-stream */
+	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
+	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
+	/* Allocates the endpoint's own state of a request; NULL: it has none. */
+	void *(*own_new)(void);
+	void (*own_free)(void *own);
+	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
+	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
+	void (*open)(struct generation *g, struct choice *c);
+	/* IO thread.  A token came, with the text it made certain. */
+	void (*token)(struct generation *g, struct choice *c, const struct event *ev);
+	/* No more will come; c->finish says why. */
+	void (*end)(struct generation *g, struct choice *c);
+	/* Streams: appends events, each with event_begin and event_end.  first: before
+	 * anything else of this choice; delta: what waits in the choice, if anything;
+	 * last: with the reason of the end. */
+	void (*first)(struct generation *g, struct choice *c, struct buf *out);
+	void (*delta)(struct generation *g, struct choice *c, struct buf *out);
+	void (*last)(struct generation *g, struct choice *c, struct buf *out);
+	/* Streams: how much of the prompt is computed, for clients that ask.  NULL: not told. */
+	void (*progress)(struct generation *g, struct choice *c, const struct event *ev, struct buf *out);
+	/* Streams: the last events, after all choices. */
+	void (*close)(struct generation *g, struct buf *out);
+	/* Streams: the last event of one that fails.  NULL: the error as a bare object. */
+	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
+	/* Not streams: the whole body. */
+	void (*whole)(struct generation *g, struct buf *out);
+	/* The whole reply to a request without a prompt, which only asks that the model is loaded.  NULL: every request has a
+	 * prompt. */
+	void (*nothing)(struct generation *g, struct buf *out);
 };
 
 struct route {
@@ -52,7 +91,7 @@ struct route {
 	bool post, del; /* POST or DELETE; else GET and HEAD */
 	bool open;      /* needs no API key */
 	enum error_shape shape;
-	const struct api *api;
+	const struct endpoint *endpoint;
 };
 
 extern const struct route routes[]; /* routes.c; ends with path NULL */
@@ -118,7 +157,7 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key);
 /* The connection's output fell below its mark. */
 void exchange_room(struct exchange *x);
 
-/* Any thread: have x->api->wake called on the IO thread, soon. */
+/* Any thread: have the endpoint's wake called on the IO thread, soon. */
 void exchange_notify(void *x);
 
 /* Replies with an error in the API's shape and ends the exchange. */
