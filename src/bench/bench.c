@@ -470,11 +470,11 @@ static int complete(const struct options *given, struct options *o, struct err *
 	*o = *given;
 	if (ctx > INT_MAX)
 		return err_set(err, E_ARG, "%lld positions are too many", (long long)ctx);
-	o->ctx_size = (int)ctx;
-	o->parallel = 2 * largest(&given->bench_batch) + 1;
-	o->queue = o->parallel;
-	if (o->draft_kind == DRAFT_NONE && (o->draft_model.n || o->draft_pretend > 0))
-		o->draft_kind = DRAFT_AUTO;
+	o->load.ctx_size = (int)ctx;
+	o->load.parallel = 2 * largest(&given->bench_batch) + 1;
+	o->load.queue = o->load.parallel;
+	if (o->load.draft.kind == DRAFT_NONE && (o->load.draft.model.n || o->load.draft.pretend > 0))
+		o->load.draft.kind = DRAFT_AUTO;
 	return 0;
 }
 
@@ -489,9 +489,9 @@ int cmd_bench(const struct options *given)
 		return bench_paired(&o, &err) ? cli_fail("bench", &err) : 0;
 	energy_open(&b.energy, ENERGY_ROOT);
 	if (!rc)
-		rc = session_open(&b.s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);
+		rc = session_open(&b.s, &o.load, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);
 	if (!rc) {
-		b.ids = xcalloc((size_t)o.ctx_size, sizeof *b.ids);
+		b.ids = xcalloc((size_t)o.load.ctx_size, sizeof *b.ids);
 		b.pool = pool_new(b.s.cpu->threads);
 		rc = run_all(&b, &err);
 		drop_all(&b);

@@ -6,6 +6,7 @@
 #include "backend/profile.h"
 #include "base/buf.h"
 #include "base/pool.h"
+#include "cli/cli.h"
 #include "host/load.h"
 
 /* Upper bounds of this machine's speed, measured with all threads of the benchmark. */

@@ -93,7 +93,7 @@ double bench_floor_vectors(const struct bench_row *r)
 
 static const char *arith_name(const struct options *o)
 {
-	return o->arith == ARITH_F32 ? "f32" : "fast";
+	return o->load.arith == ARITH_F32 ? "f32" : "fast";
 }
 
 void bench_print_head(const struct session *s, const struct options *o, struct buf *out)

@@ -220,9 +220,9 @@ static void put_body(const struct bench *b, int i, struct buf *body)
 	buf_init(&text);
 	load_text(&b->load, i, &text);
 	buf_putc(body, '{');
-	if (b->o->model) {
+	if (b->o->load.model) {
 		buf_puts(body, "\"model\":");
-		json_put_cstr(body, b->o->model);
+		json_put_cstr(body, b->o->load.model);
 		buf_putc(body, ',');
 	}
 	buf_puts(body, b->o->bench_completions ? "\"prompt\":" : "\"messages\":[{\"role\":\"user\",\"content\":");
@@ -235,9 +235,9 @@ static void put_body(const struct bench *b, int i, struct buf *body)
 	}
 	if (b->o->bench_ignore_eos)
 		buf_puts(body, ",\"ignore_eos\":true");
-	if (b->o->temperature_set) {
+	if (b->o->load.answer.temperature_set) {
 		buf_puts(body, ",\"temperature\":");
-		json_put_double(body, b->o->temperature);
+		json_put_double(body, b->o->load.answer.temperature);
 	}
 	buf_putc(body, '}');
 	buf_fini(&text);

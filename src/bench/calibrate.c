@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "cli/cli.h"
 #include "host/load.h"
 
 enum { TEXT_MAX = 64 << 20, PIECE = 512 };
@@ -85,13 +86,13 @@ int calibrate(struct imatrix *m, const struct options *given, struct err *err)
 	int rc;
 
 	*m = (struct imatrix){ 0 };
-	o.arith = ARITH_F32;
-	o.device = "cpu"; /* whose products call the observer */
-	o.parallel = o.queue = 1;
-	o.prefix_bytes = 0;
-	o.n_draft = 0;
-	o.ctx_default = PIECE;
-	rc = session_open(&s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_TOKENIZER, err);
+	o.load.arith = ARITH_F32;
+	o.load.device = "cpu"; /* whose products call the observer */
+	o.load.parallel = o.load.queue = 1;
+	o.load.prefix_bytes = 0;
+	o.load.draft.n = 0;
+	o.load.ctx_default = PIECE;
+	rc = session_open(&s, &o.load, LOAD_ENGINE | LOAD_BY_HAND | LOAD_TOKENIZER, err);
 	if (rc)
 		return rc;
 	s.be->observer = &observer;

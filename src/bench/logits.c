@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "bench/ids.h"
+#include "cli/cli.h"
 #include "host/load.h"
 #include "host/load_image.h"
 #include "model/media.h"
@@ -225,16 +226,16 @@ static int complete(const struct options *given, struct options *o, struct err *
 		return err_set(err, E_ARG, "--ids FILE and --out FILE are needed");
 	for (int i = 0; i < o->split.n; i++)
 		most = o->split.v[i] > most ? o->split.v[i] : most;
-	o->parallel = o->queue = 1 + o->alongside;
+	o->load.parallel = o->load.queue = 1 + o->alongside;
 	if (!o->warm)
-		o->prefix_bytes = 0;
-	if (most > STEP_ROWS_MAX / o->parallel)
+		o->load.prefix_bytes = 0;
+	if (most > STEP_ROWS_MAX / o->load.parallel)
 		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step",
-		               o->parallel, most, STEP_ROWS_MAX);
-	if (o->images.n && o->step_rows < IMAGE_ROWS) /* whose rows may not be cut */
-		o->step_rows = IMAGE_ROWS;
-	if (o->step_rows < most * o->parallel)
-		o->step_rows = most * o->parallel;
+		               o->load.parallel, most, STEP_ROWS_MAX);
+	if (o->images.n && o->load.step_rows < IMAGE_ROWS) /* whose rows may not be cut */
+		o->load.step_rows = IMAGE_ROWS;
+	if (o->load.step_rows < most * o->load.parallel)
+		o->load.step_rows = most * o->load.parallel;
 	return 0;
 }
 
@@ -285,7 +286,7 @@ int cmd_logits(const struct options *given)
 	if (!rc && o.warm)
 		rc = ids_read_one(&w.warm_file, o.warm, &err);
 	if (!rc)
-		rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS | (o.images.n ? LOAD_TOWER : 0), &err);
+		rc = session_open(&w.s, &o.load, LOAD_ENGINE | LOAD_LOGITS | (o.images.n ? LOAD_TOWER : 0), &err);
 	if (!rc)
 		rc = take_ids(&w, &err);
 	if (!rc) {

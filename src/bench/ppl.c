@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "bench/divergence.h"
 #include "bench/ids.h"
+#include "cli/cli.h"
 #include "host/load.h"
 
 enum { TEXT_MAX = 256 << 20 }; /* bytes */
@@ -363,13 +364,13 @@ static int complete(const struct options *given, struct options *o, struct err *
 		return err_set(err, E_ARG, "--special is about --text, and --ids %s was given", o->ids);
 	if (o->against_model)
 		o->against = AGAINST_MODEL;
-	o->parallel = o->queue = 1;
-	o->prefix_bytes = 0;
-	o->n_draft = 0;
-	o->ctx_default = 2048;
-	if ((o->against == AGAINST_BF16 && kv_policy_plain(&o->kv) && o->arith == ARITH_FAST) ||
-	    (o->against == AGAINST_EXACT && kv_policy_plain(&o->kv) && !o->kv.key.bits && !o->kv.value.bits &&
-	     o->arith == ARITH_F32))
+	o->load.parallel = o->load.queue = 1;
+	o->load.prefix_bytes = 0;
+	o->load.draft.n = 0;
+	o->load.ctx_default = 2048;
+	if ((o->against == AGAINST_BF16 && kv_policy_plain(&o->load.kv) && o->load.arith == ARITH_FAST) ||
+	    (o->against == AGAINST_EXACT && kv_policy_plain(&o->load.kv) && !o->load.kv.key.bits &&
+	     !o->load.kv.value.bits && o->load.arith == ARITH_F32))
 		o->against = AGAINST_NONE; /* itself */
 	return 0;
 }
@@ -381,14 +382,14 @@ static int open_base(struct ppl *w, struct err *err)
 	int rc;
 
 	if (w->o->against == AGAINST_MODEL)
-		o.model = w->o->against_model;
+		o.load.model = w->o->against_model;
 	else
-		o.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
+		o.load.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
 	if (w->o->against == AGAINST_EXACT) {
-		o.arith = ARITH_F32;
-		o.kv = (struct kv_policy){ .skip = "none" };
+		o.load.arith = ARITH_F32;
+		o.load.kv = (struct kv_policy){ .skip = "none" };
 	}
-	rc = session_open(&w->base, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
+	rc = session_open(&w->base, &o.load, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
 	if (!rc && w->base.model->shape.vocab != w->vocab)
 		rc = err_set(err, E_ARG, "%s has a vocabulary of %d, %s one of %d", w->base.store->name,
 		             w->base.model->shape.vocab, w->s.store->name, w->vocab);
@@ -408,7 +409,7 @@ int cmd_ppl(const struct options *given)
 		return EXIT_USAGE;
 	}
 	tokens_init(&w.ids);
-	rc = session_open(&w.s, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.text_file ? LOAD_TOKENIZER : 0u),
+	rc = session_open(&w.s, &o.load, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.text_file ? LOAD_TOKENIZER : 0u),
 	                  &err);
 	if (!rc) {
 		w.vocab = w.s.model->shape.vocab;

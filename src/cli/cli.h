@@ -13,9 +13,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "quant/choices.h"
-#include "quant/format.h"
-#include "quant/kv/kv_policy.h"
+#include "host/host_opts.h"
 
 /* Commands and groups that an option belongs to, as bits. */
 enum {
@@ -40,60 +38,16 @@ struct ints {
 	int n;
 };
 
-struct texts {
-	const char **v;
-	int n;
-	int source; /* that gave them (options.c) */
-};
-
 /* Every option of every command, with its default when it was not given. */
 struct options {
-	const char *model; /* NULL: the bundled one */
-	const char *text;  /* tokenize: the second argument, or NULL */
+	struct host_opts load; /* how the model is opened; kv is what kv_ask means */
+	const char *text;      /* tokenize: the second argument, or NULL */
 
-	/* The engine. */
-	int ctx_size;    /* positions; 0: the model's own ... */
-	int ctx_default; /* ... or this where it is less; 0: the model's */
-	int parallel;    /* sequences at once */
-	int threads;     /* 0: all processors */
-	int step_rows;
-	struct choices cpu;
-	const char *device; /* NULL: auto */
-	enum arith arith;
-	int decode_gap;      /* ms; see engine.h */
-	int answer_reserve;  /* tokens; see engine.h */
-	size_t memory_bytes; /* for everything; 0: no such bound */
-	size_t expert_bytes; /* for experts that stay on disk; 0: see load.c */
-	const char *expert_dir, *expert_trace, *expert_io;
-	/* Where tables lie, that is matrices of which a step looks up rows. */
-	enum tables { TABLES_AUTO, TABLES_MEMORY, TABLES_DISK } tables;
-	bool small_pages;     /* weights stay where they are mapped */
-	size_t kv_bytes;      /* 0: see load.c */
-	struct kv_ask kv_ask; /* as written ... */
-	struct kv_policy kv;  /* ... and what it means */
-	size_t prefix_bytes;  /* SIZE_MAX: see load.c */
-	const char *disk_dir; /* NULL: none are kept on disk */
-	size_t disk_bytes;
-	double disk_wait;    /* seconds; 0: as long as computing would take */
-	double verify_cache; /* share of hits that is computed again */
+	struct kv_ask kv_ask; /* as written */
 
-	/* Speculation. */
-	struct texts draft_model; /* folders */
-	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_GRAMMAR, DRAFT_MODEL, DRAFT_HEAD, DRAFT_AUTO } draft_kind;
-	int n_draft; /* tokens */
-	bool draft_fixed;
-	double draft_pretend; /* 0: no */
-
-	/* Answers: what a request does not say, or all that `run` says. */
-	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-	int top_k;
-	/* Set by the user; where false, the checkpoint's suggestion counts. */
-	bool temperature_set, top_p_set, min_p_set, top_k_set, repetition_set;
-	int max_tokens;            /* -1: until the context ends */
-	int64_t seed;              /* -1: a new one for each answer */
-	const char *template_file; /* NULL: the model's */
-	const char *template_args; /* JSON object, or NULL */
-	enum think { THINK_DEFAULT, THINK_ON, THINK_OFF } think;
+	/* Answers, in addition to load.answer. */
+	int max_tokens; /* -1: until the context ends */
+	int64_t seed;   /* -1: a new one for each answer */
 
 	/* serve */
 	const char *host;
@@ -107,8 +61,6 @@ struct options {
 	struct texts image_folder;
 	struct texts image_host;
 	bool strict;
-	int queue;              /* waiting requests ... */
-	double queue_seconds;   /* ... and seconds of prompts; 0: any */
 	int connections;        /* at once */
 	size_t body_bytes;      /* of one request */
 	int keep_alive;         /* seconds between comments in a quiet stream; 0: none */
@@ -147,9 +99,7 @@ struct options {
 	int greedy, alongside, resume_at;
 	const char *warm;       /* ids to be run before; NULL: none */
 	struct texts images;    /* files */
-	struct texts lora;      /* NAME=PATH[,SCALE] */
 	const char *mmproj_out; /* projector file to be written */
-	const char *mmproj;     /* file of a tower; "none"; NULL: the one beside the model */
 
 	/* ppl; ids and special are others' too */
 	const char *text_file;

@@ -194,13 +194,13 @@ int cmd_completion(const struct options *o)
 		void (*print)(void);
 	} shell[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
 
-	for (size_t i = 0; o->model && i < sizeof shell / sizeof *shell; i++)
-		if (!strcmp(o->model, shell[i].name)) {
+	for (size_t i = 0; o->load.model && i < sizeof shell / sizeof *shell; i++)
+		if (!strcmp(o->load.model, shell[i].name)) {
 			shell[i].print();
 			return 0;
 		}
-	if (o->model)
-		fprintf(stderr, "weft completion: '%s' is not bash, zsh or fish\n", o->model);
+	if (o->load.model)
+		fprintf(stderr, "weft completion: '%s' is not bash, zsh or fish\n", o->load.model);
 	else
 		fprintf(stderr, "weft completion: which shell? bash, zsh or fish\n");
 	return EXIT_USAGE;

@@ -146,7 +146,7 @@ static void set_option(struct chat *c, const char *name, const char *value)
 	int rc = options_set_answer(t->o, name, value, &err);
 
 	if (!rc && !t->remote)
-		rc = session_answer_options(&t->s, t->o, &err);
+		rc = session_answer_options(&t->s, &t->o->load, &err);
 	if (rc)
 		fprintf(stderr, "weft run: %s\n", err.msg);
 }

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "cli/inspection.h"
+#include "cli/cli.h"
 #include "host/load.h"
 #include "host/load_device.h"
 
@@ -236,17 +237,17 @@ static int inspect_model(const struct options *o)
 	int rc;
 
 	buf_init(&out);
-	rc = session_store(&st, o, &err);
+	rc = session_store(&st, &o->load, &err);
 	/* Messages that loading would log are part of the output here. */
 	if (log_get_level() == LOG_INFO || log_get_level() == LOG_WARN)
 		log_set_level(LOG_ERROR);
 	if (!rc)
 		rc = model_bind(&m, st, &err);
-	if (!rc && o->ctx_size > m->shape.ctx_max)
-		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d", o->ctx_size,
-		             m->shape.ctx_max);
+	if (!rc && o->load.ctx_size > m->shape.ctx_max)
+		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d",
+		             o->load.ctx_size, m->shape.ctx_max);
 	if (!rc)
-		rc = kv_of_options(&kv, o, &m->shape, &err);
+		rc = kv_of_options(&kv, &o->load, &m->shape, &err);
 	if (!rc) {
 		inspection_make(&in, m, st, o, kv);
 		if (o->inspect_json)
@@ -269,14 +270,14 @@ static int inspect_memory(const struct options *o)
 	struct session s;
 	struct err err;
 	struct buf out;
-	int rc = session_open(&s, o, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
+	int rc = session_open(&s, &o->load, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
 
 	if (rc)
 		return cli_fail("inspect", &err);
 	buf_init(&out);
 	plan_print(&s.plan, &out);
-	printf("memory for %d sequence%s of %d tokens\n%.*s", o->parallel, o->parallel == 1 ? "" : "s", s.plan.ctx_fits,
-	       (int)out.n, out.p);
+	printf("memory for %d sequence%s of %d tokens\n%.*s", o->load.parallel, o->load.parallel == 1 ? "" : "s",
+	       s.plan.ctx_fits, (int)out.n, out.p);
 	buf_fini(&out);
 	session_close(&s);
 	return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "cli/cli.h"
 #include "host/load.h"
 
 static int by_stored(const void *a, const void *b)
@@ -75,22 +76,22 @@ static void plan_memory(struct memory_plan *p, const struct model *m, const stru
 {
 	const struct shape *s = &m->shape;
 	struct kv_rows plain = model_kv_default(ARITH_FAST);
-	int rows = step_rows_of(o, s);
+	int rows = step_rows_of(&o->load, s);
 
 	p->opts = (struct model_opts){ .kv = { .layer = layer }, .step_rows = rows };
-	p->parallel = o->parallel;
-	p->ctx = o->ctx_size ? o->ctx_size : s->ctx_max;
+	p->parallel = o->load.parallel;
+	p->ctx = o->load.ctx_size ? o->load.ctx_size : s->ctx_max;
 	p->row = model_kv_row_bytes(s, &p->opts.kv);
 	p->plain_row = model_kv_row_bytes(s, &plain);
 	p->state = model_snap_bytes(s);
 	buf_init(&p->kinds);
 	kv_layers_describe(&p->kinds, layer, s->layers_attn);
 	p->pages = (double)p->parallel * (double)model_pool_bytes(s, &p->opts, -1, p->ctx);
-	p->kept = o->kv_bytes && (double)o->kv_bytes < p->pages ? (double)o->kv_bytes : p->pages;
+	p->kept = o->load.kv_bytes && (double)o->load.kv_bytes < p->pages ? (double)o->load.kv_bytes : p->pages;
 	p->states = (double)p->parallel * (double)p->state;
 	p->step = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	p->tables = model_table_bytes(m);
-	p->weights = (size_t)s->weight_bytes - (o->tables == TABLES_DISK ? p->tables : 0);
+	p->weights = (size_t)s->weight_bytes - (o->load.tables == TABLES_DISK ? p->tables : 0);
 	p->together = (double)p->weights + p->kept + p->states + p->step;
 }
 

@@ -117,8 +117,8 @@ const struct option option_table[] = {
 	  "print one JSON object, times in seconds" },
 	{ CMD_BENCH_SERVE, "seed", "s", NULL, K_INT64, AT(seed), NONE, 0, 9e15, "N", "0", group_this,
 	  "random seed; the same seed sends the same requests at the same times" },
-	{ CMD_COMMON | CMD_BENCH_SERVE, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0,
-	  100, "T", NULL, group_this, "temperature; default: the server's" },
+	{ CMD_COMMON | CMD_BENCH_SERVE, "temp", NULL, "temperature", K_DOUBLE, AT(load.answer.temperature),
+	  AT(load.answer.temperature_set), 0, 100, "T", NULL, group_this, "temperature; default: the server's" },
 	{ CMD_BENCH_SERVE, "user", NULL, NULL, K_TEXT, AT(bench_user), NONE, 0, 0, "NAME", NULL, group_this,
 	  "value of `user`, by which a server shares its time between clients" },
 	{ CMD_COMMON | CMD_BENCH_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
@@ -148,9 +148,9 @@ const struct option option_table[] = {
 	  group_server, "fetch images from this HOST or HOST:PORT when requests name them by URL; may be repeated" },
 	{ CMD_SERVE, "strict", NULL, NULL, K_FLAG, AT(strict), NONE, 0, 0, NULL, NULL, group_server,
 	  "reject requests with unknown fields instead of listing them in a response header" },
-	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(queue), NONE, 1, 1 << 20, "N", "256", group_server,
+	{ CMD_SERVE, "queue", NULL, NULL, K_INT, AT(load.queue), NONE, 1, 1 << 20, "N", "256", group_server,
 	  "maximum number of waiting requests; further ones are rejected" },
-	{ CMD_TUNE | CMD_SERVE, "queue-seconds", NULL, NULL, K_DOUBLE, AT(queue_seconds), NONE, 0, 1e6, "SECONDS",
+	{ CMD_TUNE | CMD_SERVE, "queue-seconds", NULL, NULL, K_DOUBLE, AT(load.queue_seconds), NONE, 0, 1e6, "SECONDS",
 	  "120", group_server,
 	  "maximum total prompt work that may wait, in seconds at the measured speed; 0: no limit" },
 	{ CMD_TUNE | CMD_SERVE, "max-connections", NULL, NULL, K_INT, AT(connections), NONE, 1, 1 << 20, "N", "1024",
@@ -182,75 +182,82 @@ const struct option option_table[] = {
 	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
 	  "log the text of every prompt" },
 
-	{ CMD_COMMON | CMD_CHAT, "temp", NULL, "temperature", K_DOUBLE, AT(temperature), AT(temperature_set), 0, 100,
-	  "T", NULL, group_answer, "temperature; 0: always the most likely token.  Default: the model's, or 1" },
-	{ CMD_CHAT, "top-p", NULL, NULL, K_DOUBLE, AT(top_p), AT(top_p_set), 0, 1, "P", NULL, group_answer,
+	{ CMD_COMMON | CMD_CHAT, "temp", NULL, "temperature", K_DOUBLE, AT(load.answer.temperature),
+	  AT(load.answer.temperature_set), 0, 100, "T", NULL, group_answer,
+	  "temperature; 0: always the most likely token.  Default: the model's, or 1" },
+	{ CMD_CHAT, "top-p", NULL, NULL, K_DOUBLE, AT(load.answer.top_p), AT(load.answer.top_p_set), 0, 1, "P", NULL,
+	  group_answer,
 	  "sample from the most likely tokens up to this total probability.  Default: the model's, or 1 (all)" },
-	{ CMD_CHAT, "top-k", NULL, NULL, K_INT, AT(top_k), AT(top_k_set), 0, INT_MAX, "K", NULL, group_answer,
-	  "sample from the K most likely tokens.  Default: the model's, or 0 (all)" },
-	{ CMD_CHAT, "min-p", NULL, NULL, K_DOUBLE, AT(min_p), AT(min_p_set), 0, 1, "P", NULL, group_answer,
-	  "drop tokens less likely than P times the most likely.  Default: the model's, or 0 (off)" },
-	{ CMD_CHAT, "repetition-penalty", NULL, "repeat-penalty", K_DOUBLE, AT(repetition_penalty), AT(repetition_set),
-	  0, 100, "X", NULL, group_answer,
+	{ CMD_CHAT, "top-k", NULL, NULL, K_INT, AT(load.answer.top_k), AT(load.answer.top_k_set), 0, INT_MAX, "K", NULL,
+	  group_answer, "sample from the K most likely tokens.  Default: the model's, or 0 (all)" },
+	{ CMD_CHAT, "min-p", NULL, NULL, K_DOUBLE, AT(load.answer.min_p), AT(load.answer.min_p_set), 0, 1, "P", NULL,
+	  group_answer, "drop tokens less likely than P times the most likely.  Default: the model's, or 0 (off)" },
+	{ CMD_CHAT, "repetition-penalty", NULL, "repeat-penalty", K_DOUBLE, AT(load.answer.repetition_penalty),
+	  AT(load.answer.repetition_set), 0, 100, "X", NULL, group_answer,
 	  "divide the score of tokens that occurred before.  Default: the model's, or 1 (off)" },
-	{ CMD_CHAT, "presence-penalty", NULL, NULL, K_DOUBLE, AT(presence_penalty), NONE, -2, 2, "X", "0", group_answer,
-	  "subtract from the score of tokens that the answer has used" },
-	{ CMD_CHAT, "frequency-penalty", NULL, NULL, K_DOUBLE, AT(frequency_penalty), NONE, -2, 2, "X", "0",
+	{ CMD_CHAT, "presence-penalty", NULL, NULL, K_DOUBLE, AT(load.answer.presence_penalty), NONE, -2, 2, "X", "0",
+	  group_answer, "subtract from the score of tokens that the answer has used" },
+	{ CMD_CHAT, "frequency-penalty", NULL, NULL, K_DOUBLE, AT(load.answer.frequency_penalty), NONE, -2, 2, "X", "0",
 	  group_answer, "subtract from the score for each use in the answer" },
 	{ CMD_CHAT, "max-tokens", "n", "predict n-predict", K_INT, AT(max_tokens), NONE, -1, INT_MAX, "N", "-1",
 	  group_answer, "maximum answer length in tokens; -1: up to the context size" },
 	{ CMD_CHAT, "seed", "s", NULL, K_INT64, AT(seed), NONE, -1, 9e15, "N", "-1", group_answer,
 	  "random seed; -1: a new one for each answer" },
-	{ CMD_COMMON | CMD_CHAT, "think", NULL, NULL, K_THINK, AT(think), NONE, 0, 0, "on|off", NULL, group_answer,
+	{ CMD_COMMON | CMD_CHAT, "think", NULL, NULL, K_THINK, AT(load.answer.think), NONE, 0, 0, "on|off", NULL,
+	  group_answer,
 	  "let the model think before it answers, if its template supports it.  Default: the template's" },
-	{ CMD_CHAT, "chat-template", NULL, "chat-template-file", K_TEXT, AT(template_file), NONE, 0, 0, "FILE", NULL,
-	  group_answer, "Jinja template to use instead of the model's" },
-	{ CMD_CHAT, "chat-template-args", NULL, "chat-template-kwargs", K_TEXT, AT(template_args), NONE, 0, 0, "JSON",
-	  NULL, group_answer, "extra template variables as a JSON object, such as {\"enable_thinking\": false}" },
+	{ CMD_CHAT, "chat-template", NULL, "chat-template-file", K_TEXT, AT(load.answer.template_file), NONE, 0, 0,
+	  "FILE", NULL, group_answer, "Jinja template to use instead of the model's" },
+	{ CMD_CHAT, "chat-template-args", NULL, "chat-template-kwargs", K_TEXT, AT(load.answer.template_args), NONE, 0,
+	  0, "JSON", NULL, group_answer,
+	  "extra template variables as a JSON object, such as {\"enable_thinking\": false}" },
 
-	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(model), NONE, 0, 0, "MODEL", NULL, group_model,
+	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(load.model), NONE, 0, 0, "MODEL", NULL, group_model,
 	  "same as the argument MODEL" },
-	{ CMD_COMMON | CMD_PPL, "ctx-size", "c", "max-model-len", K_INT, AT(ctx_size), NONE, 0, INT_MAX, "N", "0",
+	{ CMD_COMMON | CMD_PPL, "ctx-size", "c", "max-model-len", K_INT, AT(load.ctx_size), NONE, 0, INT_MAX, "N", "0",
 	  group_model, "longest piece of text read at once; 0: 2048, or the model's maximum if smaller" },
 	{ CMD_COMMON | ((CMD_ENGINE & ~(CMD_BENCH | CMD_PPL)) | CMD_INSPECT), "ctx-size", "c", "max-model-len", K_INT,
-	  AT(ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
+	  AT(load.ctx_size), NONE, 0, INT_MAX, "N", "0", group_model,
 	  "maximum sequence length in tokens, answer included; 0: the model's maximum" },
-	{ CMD_COMMON | CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(parallel), NONE, 1, 1024,
-	  "N", "8", group_model, "maximum number of requests computed at once; others wait" },
-	{ CMD_COMMON | CMD_ENGINE | CMD_QUANTIZE, "threads", "t", NULL, K_INT, AT(threads), NONE, 0, 1024, "N", "0",
-	  group_model, "number of compute threads; 0: one per processor" },
-	{ CMD_TUNE | CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(step_rows), NONE, 0, 65536, "N",
-	  "0", group_model, "maximum number of tokens computed in one step; 0: 256, or 1024 for a mixture of experts" },
-	{ CMD_SERVE, "decode-gap-ms", NULL, NULL, K_INT, AT(decode_gap), NONE, 1, 60000, "MS", "100", group_model,
+	{ CMD_COMMON | CMD_SERVE | CMD_INSPECT, "parallel", "np", "max-num-seqs", K_INT, AT(load.parallel), NONE, 1,
+	  1024, "N", "8", group_model, "maximum number of requests computed at once; others wait" },
+	{ CMD_COMMON | CMD_ENGINE | CMD_QUANTIZE, "threads", "t", NULL, K_INT, AT(load.threads), NONE, 0, 1024, "N",
+	  "0", group_model, "number of compute threads; 0: one per processor" },
+	{ CMD_TUNE | CMD_ENGINE, "prefill-step-size", NULL, "ubatch-size", K_INT, AT(load.step_rows), NONE, 0, 65536,
+	  "N", "0", group_model,
+	  "maximum number of tokens computed in one step; 0: 256, or 1024 for a mixture of experts" },
+	{ CMD_SERVE, "decode-gap-ms", NULL, NULL, K_INT, AT(load.decode_gap), NONE, 1, 60000, "MS", "100", group_model,
 	  "while prompts are computed, running answers get a token at least this often, or every decode step if that is longer" },
-	{ CMD_TUNE | CMD_SERVE, "answer-reserve", NULL, NULL, K_INT, AT(answer_reserve), NONE, 1, INT_MAX, "N", "512",
-	  group_model,
+	{ CMD_TUNE | CMD_SERVE, "answer-reserve", NULL, NULL, K_INT, AT(load.answer_reserve), NONE, 1, INT_MAX, "N",
+	  "512", group_model,
 	  "number of answer tokens for which memory is reserved before an answer starts; longer answers may have to wait for memory" },
-	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH, "lora", NULL, "lora-modules", K_TEXTS, AT(lora), NONE, 0, 0,
-	  "NAME=PATH[,SCALE]", NULL, group_model,
+	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH, "lora", NULL, "lora-modules", K_TEXTS, AT(load.lora), NONE, 0,
+	  0, "NAME=PATH[,SCALE]", NULL, group_model,
 	  "load a LoRA adapter (a GGUF file or a PEFT folder); may be repeated.  Server requests choose one by name; other commands apply all" },
-	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_INSPECT, "mmproj", "mm", NULL, K_TEXT, AT(mmproj), NONE, 0, 0, "FILE",
-	  NULL, group_model,
+	{ CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_INSPECT, "mmproj", "mm", NULL, K_TEXT, AT(load.mmproj), NONE, 0, 0,
+	  "FILE", NULL, group_model,
 	  "file with the image tower of a GGUF model; none: no tower.  Default: the *mmproj*.gguf next to the model" },
-	{ CMD_COMMON | CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(memory_bytes), NONE, 0, 0, "SIZE", "0", group_model,
+	{ CMD_COMMON | CMD_ENGINE, "memory", NULL, NULL, K_SIZE, AT(load.memory_bytes), NONE, 0, 0, "SIZE", "0",
+	  group_model,
 	  "total memory budget, weights included; caches without an explicit size share what remains.  0: choose by available memory" },
-	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "expert-memory", NULL, NULL, K_SIZE, AT(expert_bytes), NONE, 0, 0,
+	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "expert-memory", NULL, NULL, K_SIZE, AT(load.expert_bytes), NONE, 0, 0,
 	  "SIZE", "0", group_model,
 	  "memory for the experts of a mixture; other experts are read from disk on use.  Answers do not change.  0: all experts, or what the memory budget allows" },
-	{ CMD_ENGINE, "expert-dir", NULL, NULL, K_TEXT, AT(expert_dir), NONE, 0, 0, "DIR", NULL, group_model,
+	{ CMD_ENGINE, "expert-dir", NULL, NULL, K_TEXT, AT(load.experts.dir), NONE, 0, 0, "DIR", NULL, group_model,
 	  "with experts on disk: folder for a copy that is faster to read, written once.  Default: read from the model" },
-	{ CMD_TUNE | CMD_ENGINE, "expert-trace", NULL, NULL, K_TEXT, AT(expert_trace), NONE, 0, 0, "FILE", NULL,
+	{ CMD_TUNE | CMD_ENGINE, "expert-trace", NULL, NULL, K_TEXT, AT(load.experts.trace), NONE, 0, 0, "FILE", NULL,
 	  group_model,
 	  "with experts on disk: log the experts that each layer uses in each step (docs/experts-from-disk.md)" },
-	{ CMD_TUNE | CMD_ENGINE, "expert-io", NULL, NULL, K_TEXT, AT(expert_io), NONE, 0, 0, "auto|io_uring|threads",
-	  NULL, group_model, "how experts are read; auto: io_uring where the system allows it" },
-	{ CMD_ENGINE | CMD_INSPECT, "tables", NULL, NULL, K_TABLES, AT(tables), NONE, 0, 0, "auto|memory|disk", "auto",
-	  group_model,
+	{ CMD_TUNE | CMD_ENGINE, "expert-io", NULL, NULL, K_TEXT, AT(load.experts.io), NONE, 0, 0,
+	  "auto|io_uring|threads", NULL, group_model,
+	  "how experts are read; auto: io_uring where the system allows it" },
+	{ CMD_ENGINE | CMD_INSPECT, "tables", NULL, NULL, K_TABLES, AT(load.tables), NONE, 0, 0, "auto|memory|disk",
+	  "auto", group_model,
 	  "keep large embedding tables in memory, or read their rows from disk.  Answers do not change.  auto: on disk only if the model does not fit in memory" },
-	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(small_pages), NONE, 0, 0,
-	  NULL, NULL, group_model, "do not repack weights into huge pages in the background" },
-	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(kv_bytes), NONE, 0, 0, "SIZE",
-	  "0", group_model,
+	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "no-huge-pages", NULL, NULL, K_FLAG, AT(load.small_pages), NONE,
+	  0, 0, NULL, NULL, group_model, "do not repack weights into huge pages in the background" },
+	{ (CMD_ENGINE & ~CMD_BENCH) | CMD_INSPECT, "kv-bytes", NULL, NULL, K_SIZE, AT(load.kv_bytes), NONE, 0, 0,
+	  "SIZE", "0", group_model,
 	  "memory for keys and values; 0: enough for --parallel sequences of --ctx-size and for cached prefixes, at most a quarter of the machine's memory" },
 	{ CMD_COMMON | CMD_ENGINE | CMD_INSPECT, "kv-bits", NULL, NULL, K_TEXT, AT(kv_ask.bits), NONE, 0, 0, "N", NULL,
 	  group_model,
@@ -267,43 +274,44 @@ const struct option option_table[] = {
 	{ CMD_TUNE | CMD_ENGINE | CMD_INSPECT, "kv-skip-layers", NULL, NULL, K_TEXT, AT(kv_ask.skip), NONE, 0, 0,
 	  "LIST", NULL, group_model,
 	  "attention layers that stay at 16 bits: first, last or numbers from 0, such as first,3,last.  Default: none" },
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(prefix_bytes), NONE, 0, 0, "SIZE", NULL,
-	  group_model, "memory for cached prompt prefixes; 0: none.  Default: a quarter of what the model leaves" },
-	{ CMD_COMMON | CMD_SERVE | CMD_RUN, "prompt-cache-dir", NULL, NULL, K_TEXT, AT(disk_dir), NONE, 0, 0, "DIR",
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-bytes", NULL, NULL, K_SIZE, AT(load.prefix_bytes), NONE, 0, 0, "SIZE",
 	  NULL, group_model,
+	  "memory for cached prompt prefixes; 0: none.  Default: a quarter of what the model leaves" },
+	{ CMD_COMMON | CMD_SERVE | CMD_RUN, "prompt-cache-dir", NULL, NULL, K_TEXT, AT(load.disk.dir), NONE, 0, 0,
+	  "DIR", NULL, group_model,
 	  "folder for cached prompt prefixes, which survive restarts; it contains the text of prompts" },
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, NULL, K_SIZE, AT(disk_bytes), NONE, 0, 0, "SIZE", "20G",
-	  group_model, "with --prompt-cache-dir: maximum size of the folder" },
-	{ CMD_TUNE | CMD_SERVE | CMD_RUN, "prompt-cache-disk-wait", NULL, NULL, K_DOUBLE, AT(disk_wait), NONE, 0, 3600,
-	  "SECONDS", "0", group_model,
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, NULL, K_SIZE, AT(load.disk.bytes), NONE, 0, 0, "SIZE",
+	  "20G", group_model, "with --prompt-cache-dir: maximum size of the folder" },
+	{ CMD_TUNE | CMD_SERVE | CMD_RUN, "prompt-cache-disk-wait", NULL, NULL, K_DOUBLE, AT(load.disk.wait), NONE, 0,
+	  3600, "SECONDS", "0", group_model,
 	  "with --prompt-cache-dir: longest time that a prompt waits to read its prefix; 0: as long as computing it would take" },
-	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(verify_cache), NONE, 0, 1, "P", "0", group_model,
+	{ CMD_SERVE, "verify-cache", NULL, NULL, K_DOUBLE, AT(load.verify_cache), NONE, 0, 1, "P", "0", group_model,
 	  "when idle, recompute this share of reused prefixes and compare byte for byte" },
-	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0, "none|ngram|grammar|model|head|auto",
-	  "auto", group_model,
+	{ CMD_CHAT, "draft-kind", NULL, NULL, K_DRAFT, AT(load.draft.kind), NONE, 0, 0,
+	  "none|ngram|grammar|model|head|auto", "auto", group_model,
 	  "speculative decoding: none, n-gram lookup, grammar, draft model, draft head, or all available (auto).  Answers do not change" },
-	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(draft_kind), NONE, 0, 0,
+	{ CMD_LOGITS, "draft", NULL, "draft-kind", K_DRAFT, AT(load.draft.kind), NONE, 0, 0,
 	  "none|ngram|grammar|model|head|auto", "none", group_this,
 	  "speculative decoding while decoding; changes no bit" },
-	{ CMD_BENCH, "draft-kind", NULL, NULL, K_DRAFT, AT(draft_kind), NONE, 0, 0,
+	{ CMD_BENCH, "draft-kind", NULL, NULL, K_DRAFT, AT(load.draft.kind), NONE, 0, 0,
 	  "none|ngram|grammar|model|head|auto", "none", group_model,
 	  "also decode with this kind of speculation and print the speed-up" },
-	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXTS, AT(draft_model), NONE, 0, 0,
+	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXTS, AT(load.draft.model), NONE, 0, 0,
 	  "MODEL", NULL, group_model,
 	  "smaller model with the same vocabulary, or a draft head (MTP, EAGLE-3, DFlash, DSpark, Gemma 4's assistant); may be given once for each kind" },
-	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(n_draft), NONE, 0, 16, "N", "8",
-	  group_model, "maximum number of tokens drafted per step; fewer when drafting does not pay" },
-	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-fixed", NULL, NULL, K_FLAG, AT(draft_fixed), NONE, 0, 0,
-	  NULL, NULL, group_model, "always draft --num-draft-tokens tokens, even when it does not pay" },
+	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(load.draft.n), NONE, 0, 16, "N",
+	  "8", group_model, "maximum number of tokens drafted per step; fewer when drafting does not pay" },
+	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-fixed", NULL, NULL, K_FLAG, AT(load.draft.fixed), NONE, 0,
+	  0, NULL, NULL, group_model, "always draft --num-draft-tokens tokens, even when it does not pay" },
 	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-pretend", NULL, "synthetic-acceptance", K_DOUBLE,
-	  AT(draft_pretend), NONE, 0, 1, "SHARE", "0", group_model,
+	  AT(load.draft.pretend), NONE, 0, 1, "SHARE", "0", group_model,
 	  "accept this share of drafted tokens without checking; answers become meaningless" },
-	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
+	{ CMD_ENGINE, "cpu", NULL, NULL, K_CPU, AT(load.cpu), NONE, 0, 0, "LEVEL", NULL, group_model,
 	  "newest instruction set to use.  Default: the fastest on this processor" },
-	{ CMD_ENGINE, "device", NULL, NULL, K_TEXT, AT(device), NONE, 0, 0, "NAME", "auto", group_model,
+	{ CMD_ENGINE, "device", NULL, NULL, K_TEXT, AT(load.device), NONE, 0, 0, "NAME", "auto", group_model,
 	  "what computes: cpu, cuda or opencl (cuda:1 is the second).  auto takes a GPU that serves the whole model" },
-	{ CMD_TUNE | CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(arith), NONE, 0, 0, "f32|fast", "fast", group_model,
-	  "f32: reference arithmetic; fast: serving arithmetic" },
+	{ CMD_TUNE | CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(load.arith), NONE, 0, 0, "f32|fast", "fast",
+	  group_model, "f32: reference arithmetic; fast: serving arithmetic" },
 
 	{ CMD_COMMON | CMD_ALL, "config", NULL, NULL, K_TEXT, AT(config), NONE, 0, 0, "FILE", NULL, group_all,
 	  "file of options, one 'name = value' per line; # starts a comment.  Environment variables WEFT_NAME (WEFT_KV_BITS for --kv-bits) override the file; the command line overrides both" },
@@ -323,7 +331,7 @@ _Static_assert(sizeof(option_table) / sizeof(option_table[0]) < OPTION_MAX, "OPT
 
 static bool no_folder(const struct options *o)
 {
-	return !o->disk_dir;
+	return !o->load.disk.dir;
 }
 static bool no_url(const struct options *o)
 {
@@ -335,11 +343,11 @@ static bool url(const struct options *o)
 }
 static bool url_args(const struct options *o)
 {
-	return o->url && o->template_args;
+	return o->url && o->load.answer.template_args;
 }
 static bool no_store(const struct options *o)
 {
-	return !o->prefix_bytes;
+	return !o->load.prefix_bytes;
 }
 static bool no_replay(const struct options *o)
 {
@@ -347,19 +355,19 @@ static bool no_replay(const struct options *o)
 }
 static bool no_draft(const struct options *o)
 {
-	return o->draft_kind == DRAFT_NONE && o->n_draft;
+	return o->load.draft.kind == DRAFT_NONE && o->load.draft.n;
 }
 static bool no_bench_draft(const struct options *o)
 {
-	return no_draft(o) && !o->draft_model.n && o->draft_pretend == 0;
+	return no_draft(o) && !o->load.draft.model.n && o->load.draft.pretend == 0;
 }
 static bool no_tokens(const struct options *o)
 {
-	return !o->n_draft;
+	return !o->load.draft.n;
 }
 static bool pretends(const struct options *o)
 {
-	return o->draft_pretend > 0;
+	return o->load.draft.pretend > 0;
 }
 static bool no_images(const struct options *o)
 {
@@ -442,7 +450,7 @@ int options_refuse_idle(const struct command *c, const struct options *o, const 
 			const struct option *op = &option_table[i];
 
 			if (given[i] && (option_named(op->name, strlen(op->name), d->names) ||
-			                 (op->group == d->group && op->at != AT(model))))
+			                 (op->group == d->group && op->at != AT(load.model))))
 				return err_set(err, E_ARG, "--%s does nothing %s", op->name, d->why);
 		}
 	}

@@ -557,10 +557,10 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 
 static void defaults(const struct command *c, struct options *o)
 {
-	struct cpu_processor processor;
 	struct err err;
 
 	memset(o, 0, sizeof(*o));
+	host_opts_init(&o->load);
 	/* Defaults of other commands' options first: two commands may give one field different defaults. */
 	for (int i = 0; i < 2 * n_options; i++) {
 		const struct option *op = &option_table[i % n_options];
@@ -572,14 +572,10 @@ static void defaults(const struct command *c, struct options *o)
 			fault_abort();
 		}
 	}
-	cpu_processor(&processor);
-	o->cpu = choices_of(&processor, cpu_detect());
-	o->prefix_bytes = SIZE_MAX;
-	o->temperature = o->top_p = o->repetition_penalty = 1;
 	if (!(c->bit & (CMD_SERVE | CMD_INSPECT)))
-		o->parallel = 1;
+		o->load.parallel = 1;
 	if (c->bit != CMD_SERVE)
-		o->decode_gap = 1000000; /* no request joins, so chunks need not be small */
+		o->load.decode_gap = 1000000; /* no request joins, so chunks need not be small */
 	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 
@@ -597,14 +593,14 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 		o->url = w->word[0];
 		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
 	}
-	if (w->n_word && o->model && !two)
-		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->model, w->word[0]);
-	if (o->model && w->n_word == 2)
+	if (w->n_word && o->load.model && !two)
+		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->load.model, w->word[0]);
+	if (o->load.model && w->n_word == 2)
 		return err_set(err, E_ARG, "'%s' is one argument too many beside --model", w->word[1]);
-	if (o->model || (two && w->n_word == 1 && !o->prompt)) {
+	if (o->load.model || (two && w->n_word == 1 && !o->prompt)) {
 		o->text = w->word[0]; /* run and tokenize look whether a lone word is a model */
 	} else if (w->n_word) {
-		o->model = w->word[0];
+		o->load.model = w->word[0];
 		o->text = w->word[1];
 	}
 	if (c->bit == CMD_RUN && w->n_word == 2 && o->prompt)
@@ -649,7 +645,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 	if (!rc)
 		rc = take_words(c, &w, o, err);
 	free(w.option);
-	return rc ? rc : kv_policy_parse(&o->kv, &o->kv_ask, err);
+	return rc ? rc : kv_policy_parse(&o->load.kv, &o->kv_ask, err);
 }
 
 int options_set_answer(struct options *o, const char *name, const char *text, struct err *err)

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "bench/calibrate.h"
+#include "cli/cli.h"
 #include "host/load.h"
 #include "export/from_folder.h"
 #include "export/from_tower.h"
@@ -213,7 +214,7 @@ static int make(struct quantize *q, struct err *err)
 	if (rc)
 		return rc;
 	ask.words = q->words.p;
-	ask.pool = pool_new(q->o->threads ? q->o->threads : cpu_count());
+	ask.pool = pool_new(q->o->load.threads ? q->o->load.threads : cpu_count());
 	rc = q->mix ? to_gguf(q, &ask, err) : to_folder(q, &ask, err);
 	pool_free(ask.pool);
 	imatrix_fini(&q->importance);
@@ -225,7 +226,7 @@ static int measure(const struct quantize *q)
 {
 	struct options o = *q->o;
 
-	o.model = q->to.p;
+	o.load.model = q->to.p;
 	o.against_model = q->from.p;
 	o.against = AGAINST_MODEL;
 	return cmd_ppl(&o);
@@ -246,10 +247,10 @@ int cmd_quantize(const struct options *o)
 		status = EXIT_USAGE;
 		goto done;
 	}
-	if (o->model)
-		rc = store_locate(o->model, &q.from, &err);
+	if (o->load.model)
+		rc = store_locate(o->load.model, &q.from, &err);
 	else
-		rc = model_name(o, &q.from, &err);
+		rc = model_name(&o->load, &q.from, &err);
 	if (!rc)
 		rc = make(&q, &err);
 	if (!rc && o->text_file)

@@ -232,22 +232,22 @@ static void put_number(struct buf *b, bool set, const char *name, double v)
 /* Appends the options that were given, and nothing else: other servers know other fields. */
 static void put_options(struct buf *b, const struct options *o)
 {
-	put_number(b, o->temperature_set, "temperature", o->temperature);
-	put_number(b, o->top_p_set, "top_p", o->top_p);
-	put_number(b, o->min_p_set, "min_p", o->min_p);
-	put_number(b, o->top_k_set, "top_k", o->top_k);
-	put_number(b, o->repetition_set, "repetition_penalty", o->repetition_penalty);
-	put_number(b, o->presence_penalty != 0, "presence_penalty", o->presence_penalty);
-	put_number(b, o->frequency_penalty != 0, "frequency_penalty", o->frequency_penalty);
+	put_number(b, o->load.answer.temperature_set, "temperature", o->load.answer.temperature);
+	put_number(b, o->load.answer.top_p_set, "top_p", o->load.answer.top_p);
+	put_number(b, o->load.answer.min_p_set, "min_p", o->load.answer.min_p);
+	put_number(b, o->load.answer.top_k_set, "top_k", o->load.answer.top_k);
+	put_number(b, o->load.answer.repetition_set, "repetition_penalty", o->load.answer.repetition_penalty);
+	put_number(b, o->load.answer.presence_penalty != 0, "presence_penalty", o->load.answer.presence_penalty);
+	put_number(b, o->load.answer.frequency_penalty != 0, "frequency_penalty", o->load.answer.frequency_penalty);
 	if (o->max_tokens >= 0)
 		buf_printf(b, ",\"max_tokens\":%d", o->max_tokens);
 	if (o->seed >= 0)
 		buf_printf(b, ",\"seed\":%lld", (long long)o->seed);
-	if (o->template_args)
-		buf_printf(b, ",\"chat_template_kwargs\":%s", o->template_args);
-	else if (o->think != THINK_DEFAULT)
+	if (o->load.answer.template_args)
+		buf_printf(b, ",\"chat_template_kwargs\":%s", o->load.answer.template_args);
+	else if (o->load.answer.think != THINK_DEFAULT)
 		buf_printf(b, ",\"chat_template_kwargs\":{\"enable_thinking\":%s}",
-		           o->think == THINK_ON ? "true" : "false");
+		           o->load.answer.think == THINK_ON ? "true" : "false");
 }
 
 int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err)
@@ -279,8 +279,8 @@ static int find_model(struct remote *r, struct err *err)
 	size_t n;
 	int rc;
 
-	if (r->o->model) {
-		r->model = xstrdup(r->o->model);
+	if (r->o->load.model) {
+		r->model = xstrdup(r->o->load.model);
 		return 0;
 	}
 	if ((rc = perform(r, "/models", NULL, err)))
@@ -349,7 +349,8 @@ int remote_open(struct remote **out, const struct options *o, struct err *err)
 
 	r->o = o;
 	buf_init(&r->line);
-	if ((rc = check_args(o->template_args, err)) || (rc = load(&r->lib, err)) || (rc = set_url(r, o->url, err)))
+	if ((rc = check_args(o->load.answer.template_args, err)) || (rc = load(&r->lib, err)) ||
+	    (rc = set_url(r, o->url, err)))
 		goto fail;
 	if (!(r->curl = r->lib.easy_init())) {
 		rc = err_set(err, E_IO, "libcurl does not start");

@@ -28,7 +28,7 @@ struct remote_answer {
 	double first, whole;              /* seconds until the first piece and until the end */
 };
 
-/* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->model the first model
+/* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->load.model the first model
  * that the server names is used.  Options are sent as far as they were given. */
 int remote_open(struct remote **out, const struct options *o, struct err *err);
 void remote_close(struct remote *r);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/remote.h"
 #include "cli/talk.h"
 
 enum { STDIN_MAX = 64 << 20 }; /* bytes of a prompt from standard input */
@@ -107,10 +108,10 @@ int cmd_run(const struct options *given)
 
 	own.owned = NULL; /* what the copy comes to own is its own */
 	own.n_owned = 0;
-	if (o->text && (o->model || is_question(o, o->text)))
+	if (o->text && (o->load.model || is_question(o, o->text)))
 		own.prompt = o->text;
 	else if (o->text)
-		own.model = o->text;
+		own.load.model = o->text;
 
 	use_utf8();
 	buf_init(&t.messages);
@@ -122,7 +123,7 @@ int cmd_run(const struct options *given)
 	if (o->url)
 		rc = remote_open(&t.remote, o, &err);
 	else
-		rc = session_open(&t.s, o,
+		rc = session_open(&t.s, &o->load,
 		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (o->images.n ? LOAD_TOWER : 0u) |
 		                          (t.conversation ? LOAD_HUGE : 0u),
 		                  &err);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/cli.h"
 #include "host/load.h"
 #include "host/load_image.h"
 #include "server/http/gate.h"
@@ -109,7 +110,7 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 		.eos = s->eos_id,
 		.n_eos = s->n_eos,
 		.ctx_max = s->model->opts.ctx_max,
-		.queue_max = o->queue,
+		.queue_max = o->load.queue,
 		.vocab = tokenizer_size(s->tok),
 		.max_tokens = o->max_tokens,
 		.sampling = s->sampling,
@@ -143,7 +144,7 @@ int cmd_serve(const struct options *o)
 	fill_opts(o, &so);
 	if (server_open(&server, &so, &err))
 		return cli_fail("serve", &err);
-	if (session_open(&s, o, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE | LOAD_TOWER, &err)) {
+	if (session_open(&s, &o->load, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE | LOAD_TOWER, &err)) {
 		server_close(server);
 		return cli_fail("serve", &err);
 	}

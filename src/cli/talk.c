@@ -4,6 +4,7 @@
  * conversation is a list of messages that is rendered anew for each turn; that
  * most of it was computed before is the engine's business (kept prefixes). */
 #include "host/load_image.h"
+#include "cli/remote.h"
 #include "cli/talk.h"
 #include "server/images/images.h"
 #include "vision/pixels/image.h"
@@ -442,7 +443,7 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		.mark = &mark,
 		.n_mark = mark > 0,
 		/* A single answer is not returned to, so its prompt need not stop where a state is worth keeping. */
-		.no_cache = !t->conversation && !t->o->disk_dir,
+		.no_cache = !t->conversation && !t->o->load.disk.dir,
 	};
 	struct request *r;
 	int rc;

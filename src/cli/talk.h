@@ -5,9 +5,11 @@
 
 #include "cli/markdown.h"
 #include "base/buf.h"
+#include "cli/cli.h"
 #include "host/load.h"
-#include "cli/remote.h"
 #include "text/calls/split.h"
+
+struct remote;
 
 struct talk {
 	struct options *o;      /* a copy of the command's, which /set changes */

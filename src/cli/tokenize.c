@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/cli.h"
 #include "host/load.h"
 
 /* One line per id: the id and its bytes, quoted. */
@@ -61,12 +62,12 @@ int cmd_tokenize(const struct options *given)
 	buf_init(&text);
 	tokens_init(&ids);
 	/* A lone word that leads to a model names it. */
-	if (o.text && !o.model && !store_locate(o.text, &text, NULL)) {
-		o.model = o.text;
+	if (o.text && !o.load.model && !store_locate(o.text, &text, NULL)) {
+		o.load.model = o.text;
 		o.text = NULL;
 	}
 	buf_reset(&text);
-	rc = session_open(&s, &o, LOAD_TOKENIZER, &err);
+	rc = session_open(&s, &o.load, LOAD_TOKENIZER, &err);
 	if (!rc) {
 		if (o.text)
 			buf_puts(&text, o.text);

@@ -228,12 +228,12 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 
 /* ---- all of it ---- */
 
-static int put_templates(struct sha256 *h, const struct session *s, const struct options *o, struct err *err)
+static int put_templates(struct sha256 *h, const struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct store_templates own;
 
-	if (o->template_file)
-		return put_file(h, o->template_file, err);
+	if (o->answer.template_file)
+		return put_file(h, o->answer.template_file, err);
 	/* A session that needs them has read them before. */
 	(void)store_templates_read(s->store, &own, NULL);
 	if (!own.n)
@@ -259,10 +259,10 @@ static void put_caches(struct sha256 *h, const struct model *m)
 	buf_fini(&text);
 }
 
-int identity_of(const struct session *s, const struct options *o, struct digest *out, struct err *err)
+int identity_of(const struct session *s, const struct host_opts *o, struct digest *out, struct err *err)
 {
 	struct sha256 h;
-	int rc = dir_make(o->disk_dir, err);
+	int rc = dir_make(o->disk.dir, err);
 
 	if (rc)
 		return rc;
@@ -272,7 +272,7 @@ int identity_of(const struct session *s, const struct options *o, struct digest 
 	put_text(&h, s->be->order);
 	put_caches(&h, s->model);
 	put_functions(&h);
-	put_weights(&h, s->store, o->disk_dir);
+	put_weights(&h, s->store, o->disk.dir);
 	rc = put_file(&h, "/proc/self/exe", err);
 	if (!rc)
 		rc = put_document(&h, s->store, "config.json", true, err);
@@ -298,7 +298,7 @@ int identity_of_weights(const struct store *st, const char *dir, struct digest *
 	return 0;
 }
 
-int identity_of_draft(const struct draft_source *d, const struct options *o, const struct digest *of,
+int identity_of_draft(const struct draft_source *d, const struct host_opts *o, const struct digest *of,
                       struct digest *out, struct err *err)
 {
 	const struct store *st = d->store;
@@ -310,7 +310,7 @@ int identity_of_draft(const struct draft_source *d, const struct options *o, con
 	sha256_field(&h, of->b, sizeof(of->b));
 	put_caches(&h, d->model);
 	if (st) {
-		put_weights(&h, st, o->disk_dir);
+		put_weights(&h, st, o->disk.dir);
 		rc = put_document(&h, st, "config.json", true, err);
 	}
 	sha256_end(&h, out);

@@ -28,7 +28,7 @@ enum { TEMPLATE_MAX = 4 << 20 };        /* bytes; the largest known has 17 KB */
 
 /* ---- which model ---- */
 
-int model_name(const struct options *o, struct buf *out, struct err *err)
+int model_name(const struct host_opts *o, struct buf *out, struct err *err)
 {
 	static const char *const beside[] = { "share/weft/models/weft-tiny", "models/weft-tiny" };
 	const char *env = getenv("WEFT_MODEL");
@@ -187,7 +187,7 @@ static int compile(struct template **out, const char *text, size_t n, const char
 }
 
 /* The template of a file is for all requests; of those of the model, "tool_use" is for requests with tools. */
-static int open_template(struct session *s, const struct options *o, struct err *err)
+static int open_template(struct session *s, const struct host_opts *o, struct err *err)
 {
 	static const char for_tools[] = "tool_use";
 	struct store_templates own = { 0 };
@@ -195,11 +195,11 @@ static int open_template(struct session *s, const struct options *o, struct err 
 	struct buf text;
 	int rc;
 
-	if (o->template_file) {
+	if (o->answer.template_file) {
 		buf_init(&text);
-		rc = file_read(o->template_file, TEMPLATE_MAX, &text, err);
+		rc = file_read(o->answer.template_file, TEMPLATE_MAX, &text, err);
 		if (!rc)
-			rc = compile(&s->tmpl, text.p, text.n, o->template_file, NULL, err);
+			rc = compile(&s->tmpl, text.p, text.n, o->answer.template_file, NULL, err);
 		buf_fini(&text);
 		return rc;
 	}
@@ -214,19 +214,19 @@ static int open_template(struct session *s, const struct options *o, struct err 
 }
 
 /* The object of --chat-template-args, with what --think adds. */
-static int template_args(struct session *s, const struct options *o, struct err *err)
+static int template_args(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct json *given = NULL;
 	struct buf b;
 	int n = 0;
 
-	if (!o->template_args && o->think == THINK_DEFAULT)
+	if (!o->answer.template_args && o->answer.think == THINK_DEFAULT)
 		return 0;
-	if (o->think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking") &&
+	if (o->answer.think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking") &&
 	    !(s->tool_tmpl && template_uses(s->tool_tmpl, "enable_thinking")))
 		log_warn("the chat template never looks at enable_thinking: --think changes nothing");
-	if (o->template_args) {
-		given = json_parse(o->template_args, strlen(o->template_args), 0, err);
+	if (o->answer.template_args) {
+		given = json_parse(o->answer.template_args, strlen(o->answer.template_args), 0, err);
 		if (!given)
 			return err_prefix(err, "--chat-template-args");
 		if (json_kind(given) != JSON_OBJECT) {
@@ -251,8 +251,9 @@ static int template_args(struct session *s, const struct options *o, struct err 
 		}
 		json_free(given);
 	}
-	if (o->think != THINK_DEFAULT)
-		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "", o->think == THINK_ON ? "true" : "false");
+	if (o->answer.think != THINK_DEFAULT)
+		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "",
+		           o->answer.think == THINK_ON ? "true" : "false");
 	buf_putc(&b, '}');
 	s->template_args = json_parse(b.p, b.n, 0, err);
 	buf_fini(&b);
@@ -274,7 +275,7 @@ static void find_eos(struct session *s)
 		s->eos_id[s->n_eos++] = id;
 }
 
-static int open_sampling(struct session *s, const struct options *o, struct err *err)
+static int open_sampling(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct store_sampling c = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
 	struct sampler_params *p = &s->sampling;
@@ -283,17 +284,17 @@ static int open_sampling(struct session *s, const struct options *o, struct err 
 	if (rc)
 		return rc;
 	sampler_params_init(p);
-	p->temperature = (float)(o->temperature_set ? o->temperature : c.temperature);
-	p->top_p = (float)(o->top_p_set ? o->top_p : c.top_p);
-	p->top_k = o->top_k_set ? o->top_k : c.top_k;
-	p->min_p = (float)(o->min_p_set ? o->min_p : c.min_p);
-	p->repetition_penalty = (float)(o->repetition_set ? o->repetition_penalty : c.repetition_penalty);
-	p->presence_penalty = (float)o->presence_penalty;
-	p->frequency_penalty = (float)o->frequency_penalty;
+	p->temperature = (float)(o->answer.temperature_set ? o->answer.temperature : c.temperature);
+	p->top_p = (float)(o->answer.top_p_set ? o->answer.top_p : c.top_p);
+	p->top_k = o->answer.top_k_set ? o->answer.top_k : c.top_k;
+	p->min_p = (float)(o->answer.min_p_set ? o->answer.min_p : c.min_p);
+	p->repetition_penalty = (float)(o->answer.repetition_set ? o->answer.repetition_penalty : c.repetition_penalty);
+	p->presence_penalty = (float)o->answer.presence_penalty;
+	p->frequency_penalty = (float)o->answer.frequency_penalty;
 	return 0;
 }
 
-int session_answer_options(struct session *s, const struct options *o, struct err *err)
+int session_answer_options(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct json *before = s->template_args;
 	int rc;
@@ -318,28 +319,28 @@ static void packing(void *arg, int percent)
 }
 
 /* The experts of the mixtures stay on disk. */
-static int stream_experts(struct session *s, const struct options *o, struct plan *p, struct err *err)
+static int stream_experts(struct session *s, const struct host_opts *o, struct plan *p, struct err *err)
 {
 	struct stream_opts how = { .arith = o->arith,
 		                   .bytes = p->experts,
-		                   .dir = o->expert_dir,
-		                   .trace = o->expert_trace,
+		                   .dir = o->experts.dir,
+		                   .trace = o->experts.trace,
 		                   .progress = packing,
 		                   .progress_arg = s };
 	struct stream_stats now;
 	struct digest key;
 	int rc = 0;
 
-	if (o->expert_io && strcmp(o->expert_io, "auto")) {
-		how.way = !strcmp(o->expert_io, "io_uring") ? READS_URING :
-		          !strcmp(o->expert_io, "threads")  ? READS_THREADS :
-		                                              READS_BEST;
+	if (o->experts.io && strcmp(o->experts.io, "auto")) {
+		how.way = !strcmp(o->experts.io, "io_uring") ? READS_URING :
+		          !strcmp(o->experts.io, "threads")  ? READS_THREADS :
+		                                               READS_BEST;
 		if (how.way == READS_BEST)
-			return err_set(err, E_ARG, "--expert-io %s: none of auto, io_uring, threads", o->expert_io);
+			return err_set(err, E_ARG, "--expert-io %s: none of auto, io_uring, threads", o->experts.io);
 	}
-	if (o->expert_dir) {
+	if (o->experts.dir) {
 		progress(s->store->name, "which weights these are", -1);
-		rc = identity_of_weights(s->store, o->expert_dir, &key, err);
+		rc = identity_of_weights(s->store, o->experts.dir, &key, err);
 		how.key = &key;
 	}
 	if (!rc)
@@ -399,7 +400,7 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
 
-int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err)
+int kv_of_options(struct kv_pair **layer, const struct host_opts *o, const struct shape *shape, struct err *err)
 {
 	struct kv_dims *dim = xcalloc((size_t)shape->layers_attn + 1, sizeof(*dim));
 	int rc;
@@ -427,7 +428,7 @@ void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shap
 	buf_printf(out, ", %zu bytes per token", model_kv_row_bytes(shape, &rows));
 }
 
-static void begin_huge_pages(struct session *s, const struct options *o, const struct plan *plan, bool now)
+static void begin_huge_pages(struct session *s, const struct host_opts *o, const struct plan *plan, bool now)
 {
 	struct huge_pages_of of = {
 		.store = { s->store }, .engine = s->engine, .be = s->be, .arith = o->arith, .planned = plan_total(plan)
@@ -439,7 +440,7 @@ static void begin_huge_pages(struct session *s, const struct options *o, const s
 	huge_pages_begin(&s->huge, &of, now);
 }
 
-static int open_engine(struct session *s, const struct options *o, unsigned what, struct err *err)
+static int open_engine(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
 {
 	struct engine_opts eo = {
 		.seqs_max = o->parallel,
@@ -478,7 +479,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		return rc;
 	}
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
-	eo.prefix_bytes = o->disk_dir ? plan.prefix / 5 * 4 : plan.prefix;
+	eo.prefix_bytes = o->disk.dir ? plan.prefix / 5 * 4 : plan.prefix;
 	/* An eighth is for images and what their towers computed: a row's vector is a fraction of its keys and values. */
 	s->image_bytes = s->tower ? eo.prefix_bytes / 8 : 0;
 	eo.prefix_bytes -= s->image_bytes;
@@ -486,10 +487,10 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
-	eo.disk_dir = o->disk_dir;
-	eo.disk_bytes = o->disk_bytes;
-	eo.disk_wait_ns = (int64_t)(o->disk_wait * 1e9);
-	if (!plan.experts && (o->expert_dir || o->expert_trace || o->expert_io))
+	eo.disk_dir = o->disk.dir;
+	eo.disk_bytes = o->disk.bytes;
+	eo.disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
+	if (!plan.experts && (o->experts.dir || o->experts.trace || o->experts.io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");
 	rc = model_attach(s->model, s->be, &mo, err);
@@ -504,7 +505,7 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		rc = stream_tables(s, &plan, err);
 	if (rc)
 		return rc;
-	if (o->disk_dir) {
+	if (o->disk.dir) {
 		progress(s->store->name, "which weights these are", -1);
 		rc = identity_of(s, o, &eo.model, err);
 		if (rc)
@@ -518,9 +519,9 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 		if (s->drafts.of[i].store)
 			read_weights(s->drafts.of[i].store);
 	progress(s->store->name, NULL, 0);
-	eo.draft_fixed = o->draft_fixed || what & LOAD_LOGITS;
+	eo.draft_fixed = o->draft.fixed || what & LOAD_LOGITS;
 	rc = drafts_open(&s->drafts, o, s->model, s->tok, &eo, err);
-	for (int i = 0; i < s->drafts.n_of && o->disk_dir && !rc; i++)
+	for (int i = 0; i < s->drafts.n_of && o->disk.dir && !rc; i++)
 		if (s->drafts.of[i].drafter)
 			rc = identity_of_draft(&s->drafts.of[i], o, &eo.model, &s->drafts.of[i].drafter->identity, err);
 	if (rc)
@@ -537,14 +538,14 @@ static int open_engine(struct session *s, const struct options *o, unsigned what
 }
 
 /* The file of a GGUF model's tower as store_open_seeing wants it. */
-static const char *tower_file(const struct options *o)
+static const char *tower_file(const struct host_opts *o)
 {
 	if (!o->mmproj)
 		return "";
 	return strcmp(o->mmproj, "none") ? o->mmproj : NULL;
 }
 
-int session_store(struct store **out, const struct options *o, struct err *err)
+int session_store(struct store **out, const struct host_opts *o, struct err *err)
 {
 	struct buf name;
 	int rc;
@@ -559,7 +560,7 @@ int session_store(struct store **out, const struct options *o, struct err *err)
 
 /* ---- the whole ---- */
 
-int session_open(struct session *s, const struct options *o, unsigned what, struct err *err)
+int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
 {
 	int rc;
 

@@ -5,7 +5,7 @@
 #define CLI_LOAD_H
 
 #include "base/json.h"
-#include "cli/cli.h"
+#include "host/host_opts.h"
 #include "host/huge_pages.h"
 #include "host/load_adapters.h"
 #include "host/load_draft.h"
@@ -63,23 +63,23 @@ struct session {
 
 /* MODEL as it was asked for, or WEFT_MODEL, or the bundled one beside the
  * program: ../share/weft/models/weft-tiny, or ../models/weft-tiny in a tree. */
-int model_name(const struct options *o, struct buf *out, struct err *err);
+int model_name(const struct host_opts *o, struct buf *out, struct err *err);
 
 /* The store of that model, with the tower that --mmproj names or that lies beside it. */
-int session_store(struct store **out, const struct options *o, struct err *err);
+int session_store(struct store **out, const struct host_opts *o, struct err *err);
 
 /* On an error everything is closed again. */
-int session_open(struct session *s, const struct options *o, unsigned what, struct err *err);
+int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err);
 void session_close(struct session *s);
 
 /* Sampling and template variables anew, after options of answers have changed. */
-int session_answer_options(struct session *s, const struct options *o, struct err *err);
+int session_answer_options(struct session *s, const struct host_opts *o, struct err *err);
 
 /* --prefill-step-size, or what suits a model where it is 0. */
-int step_rows_of(const struct options *o, const struct shape *shape);
+int step_rows_of(const struct host_opts *o, const struct shape *shape);
 
 /* How a model keeps keys and values, as the options say: [layers_attn], to be freed. */
-int kv_of_options(struct kv_pair **layer, const struct options *o, const struct shape *shape, struct err *err);
+int kv_of_options(struct kv_pair **layer, const struct host_opts *o, const struct shape *shape, struct err *err);
 /* Formats, layers, bytes of a token, for a person. */
 void kv_describe(struct buf *out, const struct kv_pair *layer, const struct shape *shape);
 

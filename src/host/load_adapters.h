@@ -2,7 +2,7 @@
 #ifndef CLI_LOAD_ADAPTERS_H
 #define CLI_LOAD_ADAPTERS_H
 
-#include "cli/cli.h"
+#include "host/host_opts.h"
 #include "engine/engine.h"
 #include "model/model.h"
 

@@ -25,7 +25,7 @@ static bool card_of_others(void)
 
 /* A model of the session's own beside its first, attached with a small cache: says whether the device serves it, and has its weights
  * brought over, which are then shared. */
-static int look(struct session *s, const struct options *o, struct err *err)
+static int look(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct model_opts mo = { .arith = o->arith,
 		                 .slots = 1,
@@ -40,18 +40,18 @@ static int look(struct session *s, const struct options *o, struct err *err)
 }
 
 /* What a device does not do, whatever the model.  NULL: nothing of it is asked for. */
-static const char *asked_of_the_processor(const struct options *o)
+static const char *asked_of_the_processor(const struct host_opts *o)
 {
 	if (o->lora.n)
 		return "--lora";
-	if (o->expert_bytes || o->expert_dir)
+	if (o->expert_bytes || o->experts.dir)
 		return "experts on disk";
 	if (o->tables == TABLES_DISK)
 		return "--tables disk";
 	return NULL;
 }
 
-static int try_device(struct session *s, const struct options *o, const struct backend_found *f, struct err *err)
+static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, struct err *err)
 {
 	size_t need = (size_t)s->model->shape.weight_bytes / 8 * 9 + ((size_t)1 << 30);
 	int rc;
@@ -73,7 +73,7 @@ static int try_device(struct session *s, const struct options *o, const struct b
 	return rc;
 }
 
-static void choose(struct session *s, const struct options *o)
+static void choose(struct session *s, const struct host_opts *o)
 {
 	struct backend_found found[FOUND_MOST];
 	const char *other = asked_of_the_processor(o);
@@ -95,7 +95,7 @@ static void choose(struct session *s, const struct options *o)
 	}
 }
 
-int device_open(struct session *s, const struct options *o, struct err *err)
+int device_open(struct session *s, const struct host_opts *o, struct err *err)
 {
 	const char *name = o->device ? o->device : "auto";
 	const struct backend_opts opts = { o->threads ? o->threads : cpu_count(), &o->cpu };

@@ -57,7 +57,7 @@ static const struct draft_source *source_twin(const struct drafts *d)
 	return NULL;
 }
 
-static int bind_given(struct drafts *ds, const char *name, const struct options *o, const struct model *m,
+static int bind_given(struct drafts *ds, const char *name, const struct host_opts *o, const struct model *m,
                       const struct tokenizer *tok, struct err *err)
 {
 	struct draft_source *d = &ds->of[ds->n_of];
@@ -67,9 +67,9 @@ static int bind_given(struct drafts *ds, const char *name, const struct options 
 		return err_prefix(err, "--draft-model");
 	ds->n_of++;
 	d->head = model_only_head(d->store);
-	if (o->draft_kind != DRAFT_AUTO && d->head != (o->draft_kind == DRAFT_HEAD))
+	if (o->draft.kind != DRAFT_AUTO && d->head != (o->draft.kind == DRAFT_HEAD))
 		return err_set(err, E_ARG, "--draft-model %s is a %s, and --draft-kind says %s", name,
-		               d->head ? "draft head" : "whole model", o->draft_kind == DRAFT_HEAD ? "head" : "model");
+		               d->head ? "draft head" : "whole model", o->draft.kind == DRAFT_HEAD ? "head" : "model");
 	if (d->head)
 		rc = model_bind_head(&d->model, m, d->store, err);
 	else
@@ -102,11 +102,11 @@ static int bind_own(struct drafts *ds, const struct model *m, struct store *st, 
 	return 0;
 }
 
-struct draft_source *drafts_own(struct drafts *d, const struct options *o)
+struct draft_source *drafts_own(struct drafts *d, const struct host_opts *o)
 {
 	struct draft_source *last = d->n_of ? &d->of[d->n_of - 1] : NULL;
 
-	return last && !last->store && o->draft_kind == DRAFT_AUTO ? last : NULL;
+	return last && !last->store && o->draft.kind == DRAFT_AUTO ? last : NULL;
 }
 
 void drafts_drop_own(struct drafts *d, struct store *st)
@@ -119,33 +119,33 @@ void drafts_drop_own(struct drafts *d, struct store *st)
 }
 
 /* Does the kind leave models and heads out? */
-static bool without_models(const struct options *o)
+static bool without_models(const struct host_opts *o)
 {
-	return o->draft_kind == DRAFT_NONE || o->draft_kind == DRAFT_NGRAM || o->draft_kind == DRAFT_GRAMMAR;
+	return o->draft.kind == DRAFT_NONE || o->draft.kind == DRAFT_NGRAM || o->draft.kind == DRAFT_GRAMMAR;
 }
 
-int drafts_bind(struct drafts *d, const struct options *o, const struct model *m, struct store *st,
+int drafts_bind(struct drafts *d, const struct host_opts *o, const struct model *m, struct store *st,
                 const struct tokenizer *tok, struct err *err)
 {
 	struct err why;
 	int rc = 0;
 
 	*d = (struct drafts){ 0 };
-	if (o->draft_model.n && without_models(o))
+	if (o->draft.model.n && without_models(o))
 		return err_set(err, E_ARG, "--draft-model is given, and --draft-kind says to draft without a model");
-	if (o->draft_model.n > DRAFT_MODELS_MAX)
-		return err_set(err, E_ARG, "--draft-model: %d models, at most %d can draft", o->draft_model.n,
+	if (o->draft.model.n > DRAFT_MODELS_MAX)
+		return err_set(err, E_ARG, "--draft-model: %d models, at most %d can draft", o->draft.model.n,
 		               DRAFT_MODELS_MAX);
-	if (o->draft_kind == DRAFT_MODEL && !o->draft_model.n)
+	if (o->draft.kind == DRAFT_MODEL && !o->draft.model.n)
 		return err_set(err, E_ARG, "--draft-kind model needs --draft-model");
-	if (without_models(o) || !o->n_draft || o->draft_pretend > 0)
+	if (without_models(o) || !o->draft.n || o->draft.pretend > 0)
 		return 0;
-	for (int i = 0; i < o->draft_model.n && !rc; i++)
-		rc = bind_given(d, o->draft_model.v[i], o, m, tok, err);
-	if (rc || o->draft_kind == DRAFT_MODEL || (o->draft_kind == DRAFT_HEAD && d->n_of))
+	for (int i = 0; i < o->draft.model.n && !rc; i++)
+		rc = bind_given(d, o->draft.model.v[i], o, m, tok, err);
+	if (rc || o->draft.kind == DRAFT_MODEL || (o->draft.kind == DRAFT_HEAD && d->n_of))
 		return rc;
 	rc = bind_own(d, m, st, &why);
-	if (!rc || o->draft_kind != DRAFT_HEAD) {
+	if (!rc || o->draft.kind != DRAFT_HEAD) {
 		if (rc && rc != E_MISSING)
 			log_warn("drafting without the model's draft head: %s", why.msg);
 		return 0;
@@ -154,12 +154,12 @@ int drafts_bind(struct drafts *d, const struct options *o, const struct model *m
 	return rc;
 }
 
-int drafts_tokens(const struct options *o)
+int drafts_tokens(const struct host_opts *o)
 {
-	return o->draft_kind == DRAFT_NONE ? 0 : o->n_draft;
+	return o->draft.kind == DRAFT_NONE ? 0 : o->draft.n;
 }
 
-static size_t source_plan(struct draft_source *d, const struct options *o, int ctx_max, size_t memory)
+static size_t source_plan(struct draft_source *d, const struct host_opts *o, int ctx_max, size_t memory)
 {
 	size_t prefix = o->prefix_bytes < memory / 8 ? o->prefix_bytes : memory / 8, least;
 	const struct shape *s = &d->model->shape;
@@ -183,7 +183,7 @@ static size_t source_plan(struct draft_source *d, const struct options *o, int c
 	return d->kv_bytes + d->prefix_bytes + given + 2 * states + (size_t)s->weight_bytes;
 }
 
-size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory)
+size_t drafts_plan(struct drafts *d, const struct host_opts *o, int ctx_max, size_t memory)
 {
 	size_t all = 0;
 
@@ -192,7 +192,7 @@ size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_
 	return all;
 }
 
-static int open_source(struct drafts *ds, struct draft_source *d, const struct options *o, struct model *m,
+static int open_source(struct drafts *ds, struct draft_source *d, const struct host_opts *o, struct model *m,
                        struct err *err)
 {
 	const struct shape *s = &d->model->shape;
@@ -221,7 +221,7 @@ static int open_source(struct drafts *ds, struct draft_source *d, const struct o
 }
 
 /* Drafters that guess only sometimes come before those that always do, since the first that guesses is asked. */
-int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
+int drafts_open(struct drafts *d, const struct host_opts *o, struct model *m, const struct tokenizer *tok,
                 struct engine_opts *eo, struct err *err)
 {
 	int rc = 0;
@@ -229,18 +229,18 @@ int drafts_open(struct drafts *d, const struct options *o, struct model *m, cons
 	static_assert(2 + DRAFT_SOURCES_MAX <= DRAFTERS_MAX, "a place for each");
 	if (!drafts_tokens(o))
 		return 0;
-	if (o->draft_pretend > 0)
+	if (o->draft.pretend > 0)
 		d->drafter[d->n++] = draft_pretend_open();
-	else if (tok && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_GRAMMAR))
+	else if (tok && (o->draft.kind == DRAFT_AUTO || o->draft.kind == DRAFT_GRAMMAR))
 		d->drafter[d->n++] = draft_grammar_open(tok, o->parallel);
-	if (o->draft_pretend <= 0 && (o->draft_kind == DRAFT_AUTO || o->draft_kind == DRAFT_NGRAM))
+	if (o->draft.pretend <= 0 && (o->draft.kind == DRAFT_AUTO || o->draft.kind == DRAFT_NGRAM))
 		d->drafter[d->n++] = draft_ngram_open(o->parallel, TEXT_MAX);
 	for (int i = 0; i < d->n_of && !rc; i++)
 		rc = open_source(d, &d->of[i], o, m, err);
 	memcpy(eo->drafter, d->drafter, sizeof(eo->drafter));
 	eo->n_drafter = d->n;
-	eo->n_draft = d->n ? o->n_draft : 0;
-	eo->draft_pretend = o->draft_pretend;
+	eo->n_draft = d->n ? o->draft.n : 0;
+	eo->draft_pretend = o->draft.pretend;
 	return rc;
 }
 

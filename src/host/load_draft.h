@@ -2,7 +2,7 @@
 #ifndef CLI_LOAD_DRAFT_H
 #define CLI_LOAD_DRAFT_H
 
-#include "cli/cli.h"
+#include "host/host_opts.h"
 #include "engine/engine.h"
 
 /* Models that --draft-model may name; and the model's own head beside them. */
@@ -27,19 +27,19 @@ struct drafts {
 
 /* Binds what drafts for m, which was bound from st with that tokenizer (or NULL).
  * On an error, as after the rest, drafts_close. */
-int drafts_bind(struct drafts *d, const struct options *o, const struct model *m, struct store *st,
+int drafts_bind(struct drafts *d, const struct host_opts *o, const struct model *m, struct store *st,
                 const struct tokenizer *tok, struct err *err);
 /* Tokens that will be drafted at most; 0: none. */
-int drafts_tokens(const struct options *o);
+int drafts_tokens(const struct host_opts *o);
 /* Bytes in all beyond what m takes, of the memory there is for everything. */
-size_t drafts_plan(struct drafts *d, const struct options *o, int ctx_max, size_t memory);
+size_t drafts_plan(struct drafts *d, const struct host_opts *o, int ctx_max, size_t memory);
 /* The model's own head, which is the last, or NULL where there is none, or where the options ask for a head. */
-struct draft_source *drafts_own(struct drafts *d, const struct options *o);
+struct draft_source *drafts_own(struct drafts *d, const struct host_opts *o);
 /* Leaves it out: st, the model's store, uses its tensors no more. */
 void drafts_drop_own(struct drafts *d, struct store *st);
 /* Opens the drafters, after m was attached, into eo.  tok NULL: the model has no tokenizer, and no drafter works from a
  * grammar. */
-int drafts_open(struct drafts *d, const struct options *o, struct model *m, const struct tokenizer *tok,
+int drafts_open(struct drafts *d, const struct host_opts *o, struct model *m, const struct tokenizer *tok,
                 struct engine_opts *eo, struct err *err);
 /* After the engine is closed, before m. */
 void drafts_close(struct drafts *d);

@@ -11,7 +11,7 @@
 #include "host/load.h"
 #include "vision/tower.h"
 
-int tower_bind(struct session *s, const struct options *o, struct err *err)
+int tower_bind(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct err why;
 

@@ -5,13 +5,13 @@
 #include "engine/engine.h"
 #include "quant/format.h"
 
-struct options;
+struct host_opts;
 struct session;
 struct media;
 
 /* Binds the model's tower, if it has one: session.tower.  One that cannot be bound is warned of, and the model reads text
  * only (session.no_tower); where --mmproj names it, that is an error.  Before the model is attached. */
-int tower_bind(struct session *s, const struct options *o, struct err *err);
+int tower_bind(struct session *s, const struct host_opts *o, struct err *err);
 /* After it is. */
 int tower_begin(struct session *s, enum arith arith, struct err *err);
 

@@ -60,7 +60,7 @@ static size_t fixed_part(const struct plan *p)
  * machine's memory.  Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the
  * remainder keys and values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state
  * at the end of a conversation is about as large as the keys and values of some thousand tokens. */
-static int share_out(const struct session *s, const struct options *o, const struct model_opts *mo, struct plan *p,
+static int share_out(const struct session *s, const struct host_opts *o, const struct model_opts *mo, struct plan *p,
                      size_t bound, struct err *err)
 {
 	enum { MB = 1 << 20 };
@@ -99,7 +99,7 @@ static size_t prefix_default(const struct plan *p, size_t bound)
 	return fixed < bound && (bound - fixed) / 4 > some ? (bound - fixed) / 4 : some;
 }
 
-static int budgets(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+static int budgets(const struct session *s, const struct host_opts *o, struct model_opts *mo, struct plan *p,
                    struct err *err)
 {
 	size_t machine = machine_bytes(s), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
@@ -119,7 +119,7 @@ static int budgets(const struct session *s, const struct options *o, struct mode
 }
 
 /* Limits the context to the longest sequence that fits into the pool. */
-static int fit_context(const struct session *s, const struct options *o, struct model_opts *mo, struct plan *p,
+static int fit_context(const struct session *s, const struct host_opts *o, struct model_opts *mo, struct plan *p,
                        struct err *err)
 {
 	enum { LEAST = 256 }; /* tokens: instructions, a question, a short answer */
@@ -146,14 +146,14 @@ static int fit_context(const struct session *s, const struct options *o, struct 
 	return 0;
 }
 
-int step_rows_of(const struct options *o, const struct shape *shape)
+int step_rows_of(const struct host_opts *o, const struct shape *shape)
 {
 	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
 
 	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
 }
 
-static int ctx_default(const struct session *s, const struct options *o)
+static int ctx_default(const struct session *s, const struct host_opts *o)
 {
 	int most = s->model->shape.ctx_max;
 
@@ -174,7 +174,7 @@ static size_t program_bytes(void)
 }
 
 /* tables_disk: tables stay on disk. */
-static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                      const struct engine_opts *eo, bool tables_disk, struct err *err)
 {
 	size_t memory = o->memory_bytes ? o->memory_bytes : machine_bytes(s);
@@ -210,7 +210,7 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 }
 
 /* With all tables in memory, does something not fit, or have to make room? */
-static bool is_tight(const struct session *s, const struct plan *p, const struct options *o, int rc)
+static bool is_tight(const struct session *s, const struct plan *p, const struct host_opts *o, int rc)
 {
 	size_t machine = machine_bytes(s);
 
@@ -219,7 +219,7 @@ static bool is_tight(const struct session *s, const struct plan *p, const struct
 }
 
 /* Tables go to disk before experts do, or a context is cut, since a step reads few rows of them. */
-static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                        const struct engine_opts *eo, struct err *err)
 {
 	bool some = model_table_bytes(s->model) > TABLE_BUFFER;
@@ -237,7 +237,7 @@ static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s,
 	return rc;
 }
 
-int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
               const struct engine_opts *eo, struct err *err)
 {
 	struct draft_source *own = drafts_own(&s->drafts, o);

@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 
-struct options;
+struct host_opts;
 struct session;
 
 /* Where the memory goes, in bytes. */
@@ -30,7 +30,7 @@ struct plan {
 size_t plan_total(const struct plan *p);
 /* Of a session whose model, drafters and formats of keys and values are bound; of eo step_rows, logit_rows and n_draft
  * are looked at.  mo is complete then.  E_LIMIT: it does not fit. */
-int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct options *o,
+int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
               const struct engine_opts *eo, struct err *err);
 
 /* For a person: a line for each part, what is taken from the first request on and what at most. */

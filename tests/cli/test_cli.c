@@ -43,17 +43,17 @@ static void test_defaults(void **state)
 	struct err err;
 
 	assert_int_equal(parse("serve", &o, &err, NULL), 0);
-	assert_null(o.model);
+	assert_null(o.load.model);
 	assert_string_equal(o.host, "127.0.0.1");
 	assert_int_equal(o.port, 8080);
-	assert_int_equal(o.parallel, 8);
-	assert_int_equal(o.arith, ARITH_FAST);
-	assert_int_equal(o.cpu.level, cpu_detect());
-	assert_true(o.prefix_bytes == SIZE_MAX);
-	assert_false(o.temperature_set);
+	assert_int_equal(o.load.parallel, 8);
+	assert_int_equal(o.load.arith, ARITH_FAST);
+	assert_int_equal(o.load.cpu.level, cpu_detect());
+	assert_true(o.load.prefix_bytes == SIZE_MAX);
+	assert_false(o.load.answer.temperature_set);
 	assert_int_equal(o.max_tokens, -1);
 	assert_int_equal(parse("run", &o, &err, NULL), 0);
-	assert_int_equal(o.parallel, 1);
+	assert_int_equal(o.load.parallel, 1);
 }
 
 static void test_values(void **state)
@@ -65,16 +65,16 @@ static void test_values(void **state)
 	                       "-c", "100", "--cpu", "scalar", "--tune", "arith=f32", "--think=off", "--max-body",
 	                       "10kB", NULL),
 	                 0);
-	assert_string_equal(o.model, "a/b");
+	assert_string_equal(o.load.model, "a/b");
 	assert_int_equal(o.port, 0);
-	assert_int_equal(o.parallel, 3);
-	assert_true(o.kv_bytes == (size_t)2 << 30);
-	assert_true(o.temperature == 0.5 && o.temperature_set && !o.top_p_set);
-	assert_int_equal(o.ctx_size, 100);
-	assert_int_equal(o.cpu.level, CPU_SCALAR);
-	assert_int_equal(o.cpu.attention, CPU_SCALAR);
-	assert_int_equal(o.arith, ARITH_F32);
-	assert_int_equal(o.think, THINK_OFF);
+	assert_int_equal(o.load.parallel, 3);
+	assert_true(o.load.kv_bytes == (size_t)2 << 30);
+	assert_true(o.load.answer.temperature == 0.5 && o.load.answer.temperature_set && !o.load.answer.top_p_set);
+	assert_int_equal(o.load.ctx_size, 100);
+	assert_int_equal(o.load.cpu.level, CPU_SCALAR);
+	assert_int_equal(o.load.cpu.attention, CPU_SCALAR);
+	assert_int_equal(o.load.arith, ARITH_F32);
+	assert_int_equal(o.load.answer.think, THINK_OFF);
 	assert_int_equal(o.body_bytes, 10240);
 	assert_int_equal(parse("logits", &o, &err, "--split", "1,7,64", "--ids", "x", NULL), 0);
 	assert_int_equal(o.split.n, 3);
@@ -83,13 +83,13 @@ static void test_values(void **state)
 	/* Negative values, values that look like options, and words after --. */
 	assert_int_equal(parse("run", &o, &err, "-n", "-1", "-p", "--help", "--", "-m", NULL), 0);
 	assert_string_equal(o.prompt, "--help");
-	assert_string_equal(o.model, "-m");
+	assert_string_equal(o.load.model, "-m");
 	assert_false(o.help);
 	assert_int_equal(parse("tokenize", &o, &err, "one", NULL), 0);
-	assert_null(o.model);
+	assert_null(o.load.model);
 	assert_string_equal(o.text, "one");
 	assert_int_equal(parse("tokenize", &o, &err, "one", "two", NULL), 0);
-	assert_string_equal(o.model, "one");
+	assert_string_equal(o.load.model, "one");
 	assert_string_equal(o.text, "two");
 }
 
@@ -155,14 +155,14 @@ static void test_tune(void **state)
 	assert_int_equal(parse("serve", &o, &err, "--tune", "ubatch-size=7", "--tune=draft-fixed", "--kv-bits=4",
 	                       "--tune", "kv-quant-scheme=uniform", NULL),
 	                 0);
-	assert_int_equal(o.step_rows, 7);
-	assert_true(o.draft_fixed);
+	assert_int_equal(o.load.step_rows, 7);
+	assert_true(o.load.draft.fixed);
 	options_fini(&o);
 	assert_int_equal(parse("bench", &o, &err, "--prefill-step-size", "9", NULL), 0);
-	assert_int_equal(o.step_rows, 9);
+	assert_int_equal(o.load.step_rows, 9);
 	options_fini(&o);
 	assert_int_equal(parse("bench", &o, &err, "--tune", "prefill-step-size=10", NULL), 0);
-	assert_int_equal(o.step_rows, 10);
+	assert_int_equal(o.load.step_rows, 10);
 	options_fini(&o);
 	assert_int_equal(parse("tokenize", &o, &err, "--tune", "prefill-step-size=9", NULL), E_ARG);
 	options_fini(&o);
@@ -175,16 +175,16 @@ static void test_tune(void **state)
 	close(fd);
 	snprintf(option, sizeof option, "--config=%s", path);
 	assert_int_equal(parse("serve", &o, &err, option, NULL), 0);
-	assert_int_equal(o.answer_reserve, 5);
+	assert_int_equal(o.load.answer_reserve, 5);
 	options_fini(&o);
 	setenv("WEFT_TUNE", "answer-reserve=6", 1);
 	assert_int_equal(parse("serve", &o, &err, option, NULL), 0);
-	assert_int_equal(o.answer_reserve, 6);
+	assert_int_equal(o.load.answer_reserve, 6);
 	options_fini(&o);
 	unsetenv("WEFT_TUNE");
 	setenv("WEFT_ANSWER_RESERVE", "7", 1);
 	assert_int_equal(parse("serve", &o, &err, NULL), 0);
-	assert_int_equal(o.answer_reserve, 7);
+	assert_int_equal(o.load.answer_reserve, 7);
 	options_fini(&o);
 	unsetenv("WEFT_ANSWER_RESERVE");
 	unlink(path);

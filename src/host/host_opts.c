@@ -1,0 +1,23 @@
+/* host_opts.c - see host_opts.h. */
+#include "host/host_opts.h"
+
+#include "base/cpu.h"
+
+void host_opts_init(struct host_opts *o)
+{
+	struct cpu_processor processor;
+
+	cpu_processor(&processor);
+	*o = (struct host_opts){
+		.parallel = 1,
+		.queue = 256,
+		.queue_seconds = 120,
+		.decode_gap = 100,
+		.answer_reserve = 512,
+		.cpu = choices_of(&processor, cpu_detect()),
+		.arith = ARITH_FAST,
+		.kv.skip = "none",
+		.prefix_bytes = SIZE_MAX,
+		.answer = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+	};
+}
