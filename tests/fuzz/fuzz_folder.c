@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "folder.h"
 #include "model/model.h"
+#include "mutate.h"
 #include "store/store.h"
 #include "trial.h"
 #include "vision/tower.h"
@@ -52,6 +53,25 @@ static const struct seed {
 	{ "qwen2_vl/hf-bf16", TOWER },
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds };
+
+/* One of all families, whose config is then read as far as the tensors let it. */
+const char *mutate_choice(unsigned i, const char **key)
+{
+	static char value[64];
+	unsigned n = 0;
+
+	for (int pass = 0; pass < 2; pass++) {
+		if (pass)
+			i %= n;
+		n = 0;
+		for (int k = 0; models[k]; k++)
+			for (int a = 0; models[k]->arch[a]; a++, n++)
+				if (pass && n == i)
+					snprintf(value, sizeof value, "\"%s\"", models[k]->arch[a]);
+	}
+	*key = "model_type";
+	return value;
+}
 
 static char *folder[N_SEED]; /* with everything but the config */
 

@@ -3,9 +3,20 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "mutate.h"
 #include "store/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+const char *mutate_choice(unsigned i, const char **key)
+{
+	static const char *const types[] = { "\"BF16\"",    "\"F16\"", "\"F32\"", "\"F64\"",    "\"U8\"",
+		                             "\"I8\"",      "\"U32\"", "\"I64\"", "\"BOOL\"",   "\"F8_E4M3\"",
+		                             "\"F8_E8M0\"", "\"F4\"",  "\"C64\"", "\"F6_E2M3\"" };
+
+	*key = "dtype";
+	return types[i % (sizeof types / sizeof *types)];
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -11,8 +11,22 @@
 #include "text/tokens/stops.h"
 #include "text/tokens/tokenizer.h"
 #include "../text/toy_tokenizer.h"
+#include "mutate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+const char *mutate_choice(unsigned i, const char **key)
+{
+	static const char *const types[] = {
+		"\"BPE\"",          "\"WordPiece\"", "\"Unigram\"",   "\"WordLevel\"",
+		"\"Sequence\"",     "\"ByteLevel\"", "\"Metaspace\"", "\"Split\"",
+		"\"Digits\"",       "\"Replace\"",   "\"Strip\"",     "\"Fuse\"",
+		"\"ByteFallback\"", "\"Prepend\"",   "\"NFC\"",       "\"TemplateProcessing\""
+	};
+
+	*key = "type";
+	return types[i % (sizeof types / sizeof *types)];
+}
 
 /* Feeding token by token must give what the whole gives, in whole characters. */
 static void check_decode(const struct tokenizer *t, const struct tokens *v, struct buf *whole)

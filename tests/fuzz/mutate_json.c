@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutate.h"
+
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
@@ -149,6 +151,21 @@ static size_t scale(uint8_t *data, size_t size, size_t max, size_t at, size_t en
 	return replace(data, size, max, at, end, (const uint8_t *)text, strlen(text));
 }
 
+/* One of the members whose value chooses how the rest is read gets another of its values. */
+static size_t choose(uint8_t *data, size_t size, size_t max, const size_t *place, int n, unsigned by)
+{
+	const char *key, *value = mutate_choice(by / 64, &key);
+	size_t len = strlen(key), begin;
+
+	for (int i = 0, at = (int)(by % 64) % n; i < n; i++, at = (at + 1) % n) {
+		begin = member_begin(data, place[at]);
+		if (begin + len + 2 <= place[at] && data[begin + len + 1] == '"' && !memcmp(data + begin + 1, key, len))
+			return replace(data, size, max, place[at], value_end(data, size, place[at]),
+			               (const uint8_t *)value, strlen(value));
+	}
+	return size;
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
 	static size_t place[N_PLACE];
@@ -161,6 +178,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 	at = place[r / 8 % (unsigned)n];
 	end = value_end(data, size, at);
 	r = (r * 2246822519u + 374761393u) >> 5;
+	if (r % 8 == 5 && r / 8 % 4 == 0)
+		return choose(data, size, max, place, n, r / 32);
 	if (r % 8 == 1)
 		return take_out(data, size, at, end);
 	if (r % 8 == 2 || r % 8 == 3)
