@@ -576,6 +576,16 @@ static void test_hostile(void)
 	/* Large counts of plain things cost nothing. */
 	grammar_unref(made("{\"type\":\"string\",\"minLength\":1000000000,\"maxLength\":2000000000}"));
 	grammar_unref(made("{\"type\":\"array\",\"minItems\":1000000000}"));
+	/* So do counts beyond every string of a finite set. */
+	CHECK(takes("{\"maxLength\":1000000000,\"enum\":[\"q\",7]}", "\"q\""), "a bound above an enum");
+	CHECK(takes("{\"maxLength\":70000,\"enum\":[\"q\",7]}", "7"), "a number beside it");
+	CHECK(takes("{\"minLength\":2,\"maxLength\":100000,\"enum\":[\"q\",\"\u00e9\u00e9\"]}", "\"\u00e9\u00e9\""),
+	      "both bounds");
+	CHECK(!takes("{\"minLength\":2,\"maxLength\":100000,\"enum\":[\"q\",\"\u00e9\u00e9\"]}", "\"q\""), "too short");
+	CHECK(takes("{\"type\":\"string\",\"pattern\":\"^a{1,4}$\",\"maxLength\":100000}", "\"aaaa\""),
+	      "a finite pattern");
+	CHECK(!takes("{\"type\":\"string\",\"pattern\":\"^a{1,4}$\",\"maxLength\":100000}", "\"aaaaa\""), "beyond it");
+	CHECK(compile("{\"minLength\":100000,\"enum\":[\"q\"]}", &g, &err) == E_FORMAT, "longer than all");
 	/* Deep: the parser's own bound of nesting is above ours. */
 	for (int depth = 90; depth < 900; depth += 300) {
 		buf_reset(&s);

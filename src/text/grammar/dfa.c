@@ -31,6 +31,36 @@ bool dfa_spend(struct dfa_pool *p, size_t work)
 	return !p->why;
 }
 
+bool dfa_finite(struct dfa_pool *p, const struct dfa *d)
+{
+	size_t cells = (size_t)d->n * (size_t)d->n_cls;
+	int32_t *into, *open;
+	int n_open = 0, done = 0;
+
+	if (!dfa_spend(p, cells))
+		return false;
+	/* From every state an accepting one can be reached, so a cycle has words without end. */
+	into = xcalloc((size_t)d->n + 1, sizeof *into);
+	open = xmalloc(((size_t)d->n + 1) * sizeof *open);
+	for (size_t i = 0; i < cells; i++)
+		if (d->next[i] >= 0)
+			into[d->next[i]]++;
+	for (int i = 0; i < d->n; i++)
+		if (!into[i])
+			open[n_open++] = i;
+	while (n_open) {
+		const int32_t *next = d->next + (size_t)open[--n_open] * (size_t)d->n_cls;
+
+		done++;
+		for (int k = 0; k < d->n_cls; k++)
+			if (next[k] >= 0 && !--into[next[k]])
+				open[n_open++] = next[k];
+	}
+	free(into);
+	free(open);
+	return done == d->n;
+}
+
 int dfa_match(const struct dfa *d, const char *p, size_t n)
 {
 	int s = d->n ? 0 : -1;

@@ -51,6 +51,9 @@ static inline int dfa_step(const struct dfa *d, int s, uint8_t b)
 /* Label of p[0..n), or -1 when it is not in the language. */
 int dfa_match(const struct dfa *d, const char *p, size_t n);
 
+/* Has it finitely many words, each of fewer bytes than it has states?  False too where the pool's limits end the search. */
+bool dfa_finite(struct dfa_pool *p, const struct dfa *d);
+
 /* ---- from edges ---- */
 
 enum nfa_kind { NFA_BYTES, NFA_EMPTY, NFA_BEGIN, NFA_END };

@@ -170,6 +170,13 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
 
 	if (!of)
 		return NULL;
+	if (of->n && (min >= of->n || max >= of->n) && dfa_finite(p, of)) { /* no word has so many characters */
+		if (min >= of->n)
+			return dfa_minus(p, of, of);
+		if (!min)
+			return (struct dfa *)(uintptr_t)of;
+		c.max = max = -1;
+	}
 	/* More states than the limit anyway; and the numbers of states stay small. */
 	if (min > DFA_STATES_MAX || max > DFA_STATES_MAX)
 		p->why = "it counts too many characters of strings that something else restricts too";
