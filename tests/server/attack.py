@@ -3,6 +3,7 @@ runs and the largest gap between its chunks is taken down.
 
     attack.py WEFT MODEL [--rounds N] [--seed N]
     attack.py WEFT MODEL --cycles N [--seed N]      kill -9 and damaged prefixes on disk alone
+    attack.py WEFT MODEL --sights N [--seed N]      adapters and pictures alone
 
 One round takes seconds and is what the suite runs; more of them draw other sizes and orders.  Each attack says what must
 hold: a reply with a status that is meant, a server that is there afterwards, nothing left running, memory given back, the
@@ -10,6 +11,7 @@ answer that a cold server gives.  Prints a line for each with how often it was t
 Chaos of many clients against a cold lone server is soak.py's, odd values in every field and damaged model folders odd.py's.
 """
 import argparse
+import base64
 import glob
 import hashlib
 import json
@@ -21,11 +23,15 @@ import shutil
 import signal
 import socket
 import stat
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 
+from adapterkit import adapter
 from serverkit import CHAT, COMPLETIONS, PATIENCE, Conn, Gone, Server, sanitized
 
 QUICK = os.environ.get("WEFT_TEST_QUICK")
@@ -65,6 +71,16 @@ class Pace(threading.Thread):
 
 def chat(content="hi", **more):
     return dict({"messages": [{"role": "user", "content": content}], "max_tokens": 4, "temperature": 0}, **more)
+
+
+def picture(n, side=48):
+    """A picture of its own for each n, as a part of a message."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * (n + 3) + y * (5 * n + 1) + c * 71) & 255 for x in range(side) for c in range(3)) for y in range(side))
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + \
+        chunk(b"IEND", b"")
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
 
 
 class Target(Server):
@@ -405,6 +421,81 @@ class Attack:
             s.close()
         return len(jumps) + 1
 
+    def sights(self):
+        """Pictures and adapters at once, scales set meanwhile, wrong adapters and pictures among them, clients that leave: each
+        answer is the one that its request gets alone of a server that keeps nothing."""
+        model = os.path.join(os.path.dirname(os.path.abspath(self.args.model)), "weft-tiny-eyes")
+        if not os.path.exists(os.path.join(model, "model.safetensors")):
+            raise SystemExit("no %s" % model)
+        weights = [("one", []), ("two", []), ("base", []), ("base", [{"id": 0, "scale": 0.5}, {"id": 1, "scale": 1}])]
+        asks = [dict(chat([picture(i % 3), {"type": "text", "text": "What is it? %d" % (i % 2)}] + [picture(5)] * (i % 2), max_tokens=6, logprobs=True),
+                     model=name, **({"lora": lora} if lora else {"lora": []} if name == "base" else {}))
+                for i in range(3) for name, lora in weights]
+        wrong = [(404, dict(asks[0], model="three")), (400, dict(asks[0], lora=[{"id": 7}])), (400, dict(asks[0], lora=[{"id": 0, "scale": 1e999}])),
+                 (400, dict(asks[0], lora=[{"id": 0, "scale": "x"}])),
+                 (400, dict(asks[0], **chat([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}])))]
+        with tempfile.TemporaryDirectory() as d:
+            options = []
+            for i, name in enumerate(("one", "two")):
+                adapter(model, os.path.join(d, name), self.args.seed + i)
+                options += ["--lora", "%s=%s" % (name, os.path.join(d, name))]
+
+            def serve(*more):
+                return Target(self.args.weft, model, "--alias", "base", *options, *more)
+
+            s = serve("--prompt-cache-bytes", "0")
+            truth = [s.post(CHAT, a).json()["choices"] for a in asks]
+            s.close()
+            assert len({json.dumps(t) for t in truth}) > len(asks) // 2, "adapters or pictures change nothing"
+            s = serve("--parallel", "4", "--prompt-cache-bytes", "4M", "--prompt-cache-dir", os.path.join(d, "kept"))
+            unequal, left, lock = [], [], threading.Lock()
+
+            def client(seed):
+                dice, mine = random.Random(seed), []
+                for _ in range(8 if QUICK else 24):
+                    i, way = dice.randrange(len(asks)), dice.randrange(6)
+                    if way == 0:
+                        status, body = dice.choice(wrong)
+                        r = s.post(CHAT, json.dumps(body).replace("Infinity", "1e999"))
+                        if r.status != status:
+                            mine.append((status, r.status, r.text()[:200]))
+                    elif way == 1:      # what requests that name none get; all here name theirs
+                        s.post("/lora-adapters", [{"id": dice.randrange(2), "scale": dice.choice([0, 0.5, 1, -1])}])
+                    elif way == 2:
+                        c = s.connect()
+                        c.request("POST", CHAT, dict(asks[i], stream=True, max_tokens=200, ignore_eos=True))
+                        if dice.randrange(2):
+                            c.more()
+                        c.reset()
+                    else:
+                        r = s.post(CHAT, asks[i])
+                        if r.status != 200 or r.json()["choices"] != truth[i]:
+                            mine.append((i, r.status, r.text()[:300], truth[i]))
+                    with lock:
+                        left.append(way)
+                with lock:
+                    unequal.extend(mine)
+
+            for lap in range(2):
+                clients = [threading.Thread(target=client, args=(self.dice.random(),)) for _ in range(4)]
+                for c in clients:
+                    c.start()
+                for c in clients:
+                    c.join()
+                assert not unequal, unequal[0]
+                s.until("nothing is left running", requests_running=0, requests_waiting=0, prep_running=0)
+                if not lap:
+                    before = s.beyond_budgets()
+            if not sanitized(self.args.weft):
+                self.memory(s, before)
+            s.close()
+            for bad in ("adapter_model.safetensors", "adapter_config.json"):      # a damaged one is refused at the start
+                path = os.path.join(d, "one", bad)
+                os.truncate(path, os.path.getsize(path) // 2)
+                r = subprocess.run([self.args.weft, "serve", model, "--port", "0"] + options[:2], capture_output=True, text=True)
+                assert r.returncode == 1 and path in r.stderr, (bad, r.returncode, r.stderr)
+        return len(left) + len(asks) + 2
+
     def damage(self, folder):
         """A few files of a folder flipped, cut, lengthened, exchanged, linked elsewhere or dated far away."""
         files = sorted(p for at, _, names in os.walk(folder) for p in (os.path.join(at, f) for f in names)
@@ -479,6 +570,7 @@ class Attack:
         self.say("descriptors", self.descriptors(), "a server that answers")
         if not sanitized(self.args.weft):       # the sanitizer wants to be the first library
             self.say("clocks", self.clocks(), "the same answers, connections and prefixes")
+        self.say("sights", self.sights(), "the answers of requests that are alone and cold")
         self.say("stores", self.stores(2 if QUICK else 4), "the answers of a cold server")
 
     def memory(self, s, before):
@@ -495,6 +587,7 @@ def main():
     p.add_argument("model")
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--cycles", type=int, default=0)
+    p.add_argument("--sights", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     a = Attack(p.parse_args())
     if not os.path.exists(os.path.join(a.args.model, "model.safetensors")):
@@ -502,6 +595,10 @@ def main():
         sys.exit(77)
     if a.args.cycles:
         a.say("stores", a.stores(a.args.cycles), "%d cycles, the answers of a cold server" % a.args.cycles)
+        return
+    if a.args.sights:
+        for _ in range(a.args.sights):
+            a.say("sights", a.sights(), "the answers of requests that are alone and cold")
         return
     for _ in range(a.args.rounds):
         a.round()

@@ -1,47 +1,19 @@
 """Adapters (LoRA) from outside: chosen by model name and by id, beside each other, with prefixes kept in memory and on disk.
 Answers must be what a server without any memory gives to one request alone, log-probabilities and all.
 Run as: test_adapters.py WEFT MODEL"""
-import json
 import os
-import random
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
+from adapterkit import adapter
 from serverkit import Server
 
 WEFT, MODEL = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
 CHAT = "/v1/chat/completions"
-
-
-def tensors(path):
-    with open(path, "rb") as f:
-        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
-    return {k: v["shape"] for k, v in head.items() if k != "__metadata__"}
-
-
-def adapter(path, seed, rank=4):
-    """A folder as PEFT leaves it: for every projection of the model, random numbers."""
-    rng, head, data = random.Random(seed), {}, b""
-    for name, shape in sorted(tensors(os.path.join(MODEL, "model.safetensors")).items()):
-        if not name.endswith("_proj.weight") or len(shape) != 2 or name.startswith("mtp."):
-            continue
-        for side, dim in ("A", [rank, shape[1]]), ("B", [shape[0], rank]):
-            scale = (1 / shape[1] ** 0.5) if side == "A" else 0.05
-            raw = struct.pack("<%df" % (dim[0] * dim[1]), *(rng.uniform(-scale, scale) for _ in range(dim[0] * dim[1])))
-            head["base_model.model.%s.lora_%s.weight" % (name[:-len(".weight")], side)] = {
-                "dtype": "F32", "shape": dim, "data_offsets": [len(data), len(data) + len(raw)]}
-            data += raw
-    text = json.dumps(head).encode()
-    os.mkdir(path)
-    with open(os.path.join(path, "adapter_model.safetensors"), "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
-    with open(os.path.join(path, "adapter_config.json"), "w") as f:
-        json.dump({"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "bias": "none"}, f)
 
 
 def ask(k, **more):
@@ -64,7 +36,7 @@ class Test(unittest.TestCase):
         cls.tmp = tempfile.TemporaryDirectory()
         cls.path = [os.path.join(cls.tmp.name, n) for n in ("one", "two")]
         for i, path in enumerate(cls.path):
-            adapter(path, i)
+            adapter(MODEL, path, i)
 
     @classmethod
     def tearDownClass(cls):
