@@ -440,9 +440,13 @@ static void begin_huge_pages(struct session *s, const struct host_opts *o, const
 	huge_pages_begin(&s->huge, &of, now);
 }
 
-static int open_engine(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
+/* Binds the model and all that goes with it, and opens its backends; *eo: what is known of its engine by then. */
+static int bind_engine(struct session *s, const struct host_opts *o, unsigned what, struct engine_opts *eo,
+                       struct err *err)
 {
-	struct engine_opts eo = {
+	int rc;
+
+	*eo = (struct engine_opts){
 		.seqs_max = o->parallel,
 		.queue_max = o->queue,
 		.queue_seconds = o->queue_seconds,
@@ -451,10 +455,6 @@ static int open_engine(struct session *s, const struct host_opts *o, unsigned wh
 		.by_hand = what & LOAD_BY_HAND,
 		.squeeze = !(what & LOAD_BY_HAND),
 	};
-	struct model_opts mo;
-	struct plan plan = { 0 };
-	int rc;
-
 	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
 	if (!rc && what & LOAD_TOWER)
@@ -468,16 +468,25 @@ static int open_engine(struct session *s, const struct host_opts *o, unsigned wh
 	s->step_rows = step_rows_of(o, &s->model->shape);
 	if (s->tower && tower_info(s->tower).both_ways && !o->step_rows && s->step_rows < WHOLE_ROWS)
 		s->step_rows = WHOLE_ROWS;
-	eo.step_rows = s->step_rows;
-	eo.logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
-	eo.n_draft = drafts_tokens(o);
-	if (!(what & LOAD_PLAN) && (rc = device_open(s, o, err)))
-		return rc;
+	eo->step_rows = s->step_rows;
+	eo->logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
+	eo->n_draft = drafts_tokens(o);
+	return what & LOAD_PLAN ? 0 : device_open(s, o, err);
+}
+
+/* Attaches what bind_engine bound, by plan, and starts its engine. */
+static int start_engine(struct session *s, const struct host_opts *o, unsigned what, const struct engine_opts *e,
+                        struct err *err)
+{
+	struct engine_opts eo = *e;
+	struct model_opts mo;
+	struct plan plan = { 0 };
+	int rc;
+
 	rc = plan_make(&plan, &mo, s, o, &eo, err);
-	if (rc || what & LOAD_PLAN) {
-		s->plan = plan;
+	s->plan = plan;
+	if (rc || what & LOAD_PLAN)
 		return rc;
-	}
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk.dir ? plan.prefix / 5 * 4 : plan.prefix;
 	/* An eighth is for images and what their towers computed: a row's vector is a fraction of its keys and values. */
@@ -560,12 +569,10 @@ int session_store(struct store **out, const struct host_opts *o, struct err *err
 
 /* ---- the whole ---- */
 
-int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
+static int open_text(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
 {
-	int rc;
+	int rc = session_store(&s->store, o, err);
 
-	memset(s, 0, sizeof(*s));
-	rc = session_store(&s->store, o, err);
 	if (!rc)
 		rc = open_tokenizer(s, what, err);
 	if (!rc) {
@@ -578,13 +585,42 @@ int session_open(struct session *s, const struct host_opts *o, unsigned what, st
 		rc = open_template(s, o, err);
 	if (!rc && (what & LOAD_TEMPLATE))
 		rc = template_args(s, o, err);
-	if (!rc && (what & LOAD_ENGINE))
-		rc = open_engine(s, o, what, err);
-	if (s->store)
-		progress(s->store->name, NULL, 0);
-	if (rc)
-		session_close(s);
 	return rc;
+}
+
+int sessions_open(struct session *s, const struct host_opts *given, int n, size_t memory, unsigned what,
+                  struct err *err)
+{
+	struct engine_opts *eo = xcalloc((size_t)n, sizeof *eo);
+	struct host_opts *o = xcalloc((size_t)n, sizeof *o);
+	int rc = 0;
+
+	memset(s, 0, (size_t)n * sizeof *s);
+	memcpy(o, given, (size_t)n * sizeof *o);
+	for (int i = 0; i < n && !rc; i++) {
+		s[i].follows = i > 0;
+		rc = open_text(&s[i], &o[i], what, err);
+		if (!rc && (what & LOAD_ENGINE))
+			rc = bind_engine(&s[i], &o[i], what, &eo[i], err);
+	}
+	if (!rc && (what & LOAD_ENGINE) && n > 1)
+		rc = plan_share(s, o, eo, n, memory, err);
+	for (int i = 0; i < n && !rc && (what & LOAD_ENGINE); i++)
+		rc = start_engine(&s[i], &o[i], what, &eo[i], err);
+	for (int i = 0; i < n; i++) {
+		if (s[i].store)
+			progress(s[i].store->name, NULL, 0);
+		if (rc)
+			session_close(&s[i]);
+	}
+	free(eo);
+	free(o);
+	return rc;
+}
+
+int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
+{
+	return sessions_open(s, o, 1, o->memory_bytes, what, err);
 }
 
 void session_close(struct session *s)

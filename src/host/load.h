@@ -47,6 +47,7 @@ struct session {
 	struct kv_pair *kv; /* [layers_attn] how keys and values are written */
 
 	struct plan plan;
+	bool follows;         /* another session of sessions_open came before it, whose plan counts the program */
 	struct backend *be;   /* of the model */
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
 	size_t device_bytes;  /* memory of be's device; 0: be is cpu */
@@ -68,8 +69,11 @@ int model_name(const struct host_opts *o, struct buf *out, struct err *err);
 /* The store of that model, with the tower that --mmproj names or that lies beside it. */
 int session_store(struct store **out, const struct host_opts *o, struct err *err);
 
-/* On an error everything is closed again. */
+/* Opens the model of a description; what: LOAD_ flags.  On an error everything is closed again. */
 int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err);
+/* Opens n models in one process, s[i] as o[i] says.  With n > 1 they share `memory` bytes, by plan_share, which sets the
+ * memory_bytes of each; 0: fifteen sixteenths of the machine's.  On an error all are closed again. */
+int sessions_open(struct session *s, const struct host_opts *o, int n, size_t memory, unsigned what, struct err *err);
 void session_close(struct session *s);
 
 /* Sampling and template variables anew, after options of answers have changed. */

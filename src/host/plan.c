@@ -173,12 +173,11 @@ static size_t program_bytes(void)
 #endif
 }
 
-/* tables_disk: tables stay on disk. */
-static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
-                     const struct engine_opts *eo, bool tables_disk, struct err *err)
+/* What no budget changes.  tables_disk: tables stay on disk. */
+static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
+                       const struct engine_opts *eo, bool tables_disk)
 {
 	size_t memory = o->memory_bytes ? o->memory_bytes : machine_bytes(s);
-	int rc;
 
 	*p = (struct plan){ .weights = (size_t)s->model->shape.weight_bytes };
 	if (tables_disk) {
@@ -196,9 +195,17 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 	};
 	p->states = size_mul((size_t)mo->slots, model_slot_bytes(&s->model->shape, mo->tape_rows));
 	p->step = engine_step_bytes(s->model, eo);
-	p->program = program_bytes() + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
-	                                                     s->model->shape.hidden);
+	p->program = (s->follows ? 0 : program_bytes()) + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture,
+	                                                                        eo->step_rows, s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
+}
+
+static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
+                     const struct engine_opts *eo, bool tables_disk, struct err *err)
+{
+	int rc;
+
+	plan_fixed(p, mo, s, o, eo, tables_disk);
 	rc = budgets(s, o, mo, p, err);
 	if (!rc)
 		rc = fit_context(s, o, mo, p, err);
@@ -259,6 +266,44 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	drafts_drop_own(&s->drafts, s->store);
 	*p = other;
 	*mo = other_opts;
+	return 0;
+}
+
+/* Bytes that a model takes whatever the budgets: its fixed parts, and the budgets that its description names. */
+static size_t least_of(struct session *s, const struct host_opts *o, const struct engine_opts *eo, bool experts)
+{
+	struct model_opts mo;
+	struct plan p;
+
+	plan_fixed(&p, &mo, s, o, eo, o->tables == TABLES_DISK);
+	return fixed_part(&p) - (experts ? 0 : model_expert_bytes(s->model)) + o->kv_bytes + o->expert_bytes +
+	       (o->prefix_bytes == SIZE_MAX ? 0 : o->prefix_bytes);
+}
+
+int plan_share(struct session *s, struct host_opts *o, const struct engine_opts *eo, int n, size_t memory,
+               struct err *err)
+{
+	size_t all = 0, with_experts = 0, bound = memory ? memory : SIZE_MAX;
+
+	for (int i = 0; i < n; i++) {
+		size_t machine = machine_bytes(&s[i]);
+
+		all += least_of(&s[i], &o[i], &eo[i], false);
+		with_experts += least_of(&s[i], &o[i], &eo[i], true);
+		if (!memory)
+			bound = least(bound, machine - machine / 16);
+	}
+	if (all >= bound)
+		return err_set(
+			err, E_LIMIT,
+			"%d models: %zu MB may be taken, and without keys, values and kept prefixes they take %zu MB",
+			n, bound >> 20, all >> 20);
+	for (int i = 0; i < n; i++) {
+		bool experts = with_experts < bound;
+
+		o[i].memory_bytes = least_of(&s[i], &o[i], &eo[i], experts) +
+		                    (bound - (experts ? with_experts : all)) / (size_t)n;
+	}
 	return 0;
 }
 

@@ -33,6 +33,12 @@ size_t plan_total(const struct plan *p);
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
               const struct engine_opts *eo, struct err *err);
 
+/* Sets o[i].memory_bytes of n > 1 models of one process, bound as for plan_make, before plan_make: each gets what it takes
+ * whatever the budgets, and an equal share of what is left of `memory` bytes (0: of fifteen sixteenths of the machine).
+ * E_LIMIT: nothing is left. */
+int plan_share(struct session *s, struct host_opts *o, const struct engine_opts *eo, int n, size_t memory,
+               struct err *err);
+
 /* For a person: a line for each part, what is taken from the first request on and what at most. */
 void plan_print(const struct plan *p, struct buf *out);
 
