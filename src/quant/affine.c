@@ -1,4 +1,4 @@
-/* affine.c - MLX affine groups: value = scale * code + bias, codes of 2 to 8
+/* affine.c - MLX affine groups: value = scale * code + bias, codes of 1 to 8
  * bits as one little-endian bit stream per row, any group that divides a row. */
 #include "quant/coded/coded.h"
 
@@ -23,6 +23,7 @@ static void decode(float *out, const struct weight *w, int o)
 	static const struct coding coding##b = { .bits = b, .most = (1 << b) - 1, .scale_unit = 1.0f, .bias = true }; \
 	const struct format format_affine##b = { "affine" #b, b, decode, coded_kernels, &coding##b }
 
+AFFINE(1);
 AFFINE(2);
 AFFINE(3);
 AFFINE(4);

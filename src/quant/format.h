@@ -201,7 +201,7 @@ const struct format *format_find(const char *name);
 /* Describe a matrix in a file.  Each checks that the byte counts it is given are those its shape asks for. */
 int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int cols, const void *data, size_t bytes,
                  struct err *err);
-/* MLX modes: "affine" with bits 2 3 4 5 6 8, "mxfp4", "mxfp8", "nvfp4"; and "fp8" with scales
+/* MLX modes: "affine" with bits 1 2 3 4 5 6 8, "mxfp4", "mxfp8", "nvfp4"; and "fp8" with scales
  * of DT_F32, in groups of a multiple of 16. */
 int weight_coded(struct weight *w, const char *name, const char *mode, int bits, int group, int rows, int cols,
                  const void *data, size_t data_bytes, const void *scales, size_t scale_bytes, const void *biases,

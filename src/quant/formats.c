@@ -64,11 +64,12 @@ static const struct mode {
 	enum dtype scale;
 } modes[] = {
 	/* group 0: any; scale DT_COUNT: F16, BF16 or F32 */
-	{ "affine", 2, 0, &format_affine2, DT_COUNT }, { "affine", 3, 0, &format_affine3, DT_COUNT },
-	{ "affine", 4, 0, &format_affine4, DT_COUNT }, { "affine", 5, 0, &format_affine5, DT_COUNT },
-	{ "affine", 6, 0, &format_affine6, DT_COUNT }, { "affine", 8, 0, &format_affine8, DT_COUNT },
-	{ "mxfp4", 4, 32, &format_mxfp4, DT_F8_E8M0 }, { "nvfp4", 4, 16, &format_nvfp4, DT_F8_E4M3 },
-	{ "mxfp8", 8, 32, &format_mxfp8, DT_F8_E8M0 }, { "fp8", 8, 0, &format_fp8, DT_F32 },
+	{ "affine", 1, 0, &format_affine1, DT_COUNT }, { "affine", 2, 0, &format_affine2, DT_COUNT },
+	{ "affine", 3, 0, &format_affine3, DT_COUNT }, { "affine", 4, 0, &format_affine4, DT_COUNT },
+	{ "affine", 5, 0, &format_affine5, DT_COUNT }, { "affine", 6, 0, &format_affine6, DT_COUNT },
+	{ "affine", 8, 0, &format_affine8, DT_COUNT }, { "mxfp4", 4, 32, &format_mxfp4, DT_F8_E8M0 },
+	{ "nvfp4", 4, 16, &format_nvfp4, DT_F8_E4M3 }, { "mxfp8", 8, 32, &format_mxfp8, DT_F8_E8M0 },
+	{ "fp8", 8, 0, &format_fp8, DT_F32 },
 };
 
 static int check_scales(const struct mode *m, const char *name, const void *biases, enum dtype *t, struct err *err)

@@ -21,8 +21,15 @@ static const float TOLERANCE = 1e-3f;
 enum { LONG_MAX = 700 };
 
 /* Beside golden_family: more shapes of families that are in it. */
-static const char *const more_shapes[] = { "qwen3_5_vl",     "nemotron_h",  "gemma3_mm", "exaone4_full",
-	                                   "bailing_moe_v1", "mistral4_mm", "llama4",    NULL };
+static const char *const more_shapes[] = { "qwen3_5_vl",
+	                                   "nemotron_h",
+	                                   "gemma3_mm",
+	                                   "exaone4_full",
+	                                   "bailing_moe_v1",
+	                                   "mistral4_mm",
+	                                   "llama4",
+	                                   "_gguf/models/bonsai_mlx_1bit",
+	                                   NULL };
 
 /* ---- the vectors ---- */
 

@@ -522,6 +522,8 @@ static bool check_golden(const char *file)
 
 			if (!k->mode || is_gguf(k) || (k->group && (j || k->plain)))
 				goto next;
+			if (!k->group && k->bits == 1) /* which that implementation does not write: test_gguf */
+				goto next;
 			if (k->group)
 				snprintf(base, sizeof base, "%s", k->mode);
 			else

@@ -18,18 +18,19 @@
 	}
 const struct kind kinds[] = {
 	{ "f32", NULL, 32, 0, DT_F32 },   { "f16", NULL, 16, 0, DT_F16 },   { "bf16", NULL, 16, 0, DT_BF16 },
-	{ "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 }, { "affine4", "affine", 4, 0, 0 },
-	{ "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 }, { "affine8", "affine", 8, 0, 0 },
-	{ "mxfp4", "mxfp4", 4, 32, 0 },   { "nvfp4", "nvfp4", 4, 16, 0 },   { "mxfp8", "mxfp8", 8, 32, 0 },
-	{ "fp8", "fp8", 8, 128, DT_F32 }, GGUF("Q4_0", 32, 0, 1),           GGUF("Q4_1", 32, 0, 2),
-	GGUF("Q5_0", 32, 0, 1),           GGUF("Q5_1", 32, 0, 2),           GGUF("Q8_0", 32, 0, 1),
-	GGUF("Q2_K", 16, 80, 2),          GGUF("Q3_K", 16, 108, 1),         GGUF("Q4_K", 32, 0, 2),
-	GGUF("Q5_K", 32, 0, 2),           GGUF("Q6_K", 16, 208, 1),         GGUF("IQ2_XXS", 32, 0, 1),
-	GGUF("IQ2_XS", 16, 0, 1),         GGUF("IQ2_S", 16, 0, 1),          GGUF("IQ3_XXS", 32, 0, 1),
-	GGUF("IQ3_S", 32, 0, 1),          GGUF("IQ1_S", 32, 0, 1),          GGUF("IQ1_M", 16, 0, 0),
-	GGUF("IQ4_NL", 32, 0, 1),         GGUF("IQ4_XS", 32, 0, 1),         GGUF("TQ1_0", 32, 52, 1),
-	GGUF("TQ2_0", 32, 64, 1),         GGUF("MXFP4", 32, 0, 0),          GGUF("NVFP4", 16, 0, 0),
-	GGUF("Q1_0", 32, 0, 1),           GGUF("Q2_0", 32, 0, 1),
+	{ "affine1", "affine", 1, 0, 0 }, { "affine2", "affine", 2, 0, 0 }, { "affine3", "affine", 3, 0, 0 },
+	{ "affine4", "affine", 4, 0, 0 }, { "affine5", "affine", 5, 0, 0 }, { "affine6", "affine", 6, 0, 0 },
+	{ "affine8", "affine", 8, 0, 0 }, { "mxfp4", "mxfp4", 4, 32, 0 },   { "nvfp4", "nvfp4", 4, 16, 0 },
+	{ "mxfp8", "mxfp8", 8, 32, 0 },   { "fp8", "fp8", 8, 128, DT_F32 }, GGUF("Q4_0", 32, 0, 1),
+	GGUF("Q4_1", 32, 0, 2),           GGUF("Q5_0", 32, 0, 1),           GGUF("Q5_1", 32, 0, 2),
+	GGUF("Q8_0", 32, 0, 1),           GGUF("Q2_K", 16, 80, 2),          GGUF("Q3_K", 16, 108, 1),
+	GGUF("Q4_K", 32, 0, 2),           GGUF("Q5_K", 32, 0, 2),           GGUF("Q6_K", 16, 208, 1),
+	GGUF("IQ2_XXS", 32, 0, 1),        GGUF("IQ2_XS", 16, 0, 1),         GGUF("IQ2_S", 16, 0, 1),
+	GGUF("IQ3_XXS", 32, 0, 1),        GGUF("IQ3_S", 32, 0, 1),          GGUF("IQ1_S", 32, 0, 1),
+	GGUF("IQ1_M", 16, 0, 0),          GGUF("IQ4_NL", 32, 0, 1),         GGUF("IQ4_XS", 32, 0, 1),
+	GGUF("TQ1_0", 32, 52, 1),         GGUF("TQ2_0", 32, 64, 1),         GGUF("MXFP4", 32, 0, 0),
+	GGUF("NVFP4", 16, 0, 0),          GGUF("Q1_0", 32, 0, 1),           GGUF("Q2_0", 32, 0, 1),
+	GGUF("PQ2_0", 32, 0, 1),          GGUF("PTQ1_0", 32, 26, 1),
 };
 const size_t n_kinds = sizeof kinds / sizeof *kinds;
 

@@ -74,8 +74,10 @@ static void check_tree(void)
 /* All of ../shared, which a checkout may lack. */
 static bool check_shared(void)
 {
-	for (int i = 0; i < NAMES + 2; i++) {
-		const char *name = i < NAMES ? names[i] : i == NAMES ? "F16" : "BF16";
+	static const char *const beside[] = { "PQ2_0", "PTQ1_0", "F16", "BF16" };
+
+	for (int i = 0; i < NAMES + 4; i++) {
+		const char *name = i < NAMES ? names[i] : beside[i - NAMES];
 		char path[64];
 		struct golden *g;
 
@@ -84,11 +86,44 @@ static bool check_shared(void)
 		if (!g)
 			return false;
 		compare(g, gguf_type_named(name), "q", "y");
-		if (i < NAMES)
+		if (i < NAMES + 2)
 			compare(g, gguf_type_named(name), "rand_q", "rand_y");
 		golden_close(g);
 	}
 	return true;
+}
+
+/* Affine codes of one bit. */
+static void check_one_bit(void)
+{
+	struct golden *g = golden_open("_gguf/blocks/onebit.safetensors");
+	int dim[4], groups[4], to[4];
+	const void *codes, *scales, *biases;
+	const float *want;
+	struct weight w;
+	struct err err;
+	float row[256];
+
+	if (!g)
+		return;
+	codes = golden_get(g, "mlx1_weight", dim);
+	scales = golden_get(g, "mlx1_scales", groups);
+	biases = golden_get(g, "mlx1_biases", groups);
+	want = golden_get(g, "mlx1_y", to);
+	if (!codes || !scales || !biases || !want || to[1] != 256) {
+		fail("affine1", "no golden", 0);
+	} else if (weight_coded(&w, "mlx1", "affine", 1, to[1] / groups[1], to[0], to[1], codes,
+	                        (size_t)(4 * dim[0] * dim[1]), scales, (size_t)(2 * groups[0] * groups[1]), biases,
+	                        (size_t)(2 * groups[0] * groups[1]), DT_F16, &err)) {
+		fail("affine1", err.msg, 0);
+	} else {
+		for (int o = 0; o < to[0]; o++) {
+			w.fmt->decode(row, &w, o);
+			if (memcmp(row, want + 256 * o, sizeof row))
+				fail("affine1", "row", o);
+		}
+	}
+	golden_close(g);
 }
 
 static void refuse(const char *what, int have, int want)
@@ -125,6 +160,7 @@ int main(void)
 	bool shared;
 
 	check_tree();
+	check_one_bit();
 	check_refusals();
 	shared = check_shared();
 	return failures ? 1 : shared ? 0 : 77;

@@ -122,6 +122,44 @@ static void test_values(void **state)
 	gguf_made_fini(&m);
 }
 
+/* Two matrices of type 42, of blocks of 64 in 18 bytes or, as older files have them, of 128 in 34, told apart by where the
+ * second begins and the file ends. */
+static void test_type_42(void **state)
+{
+	static const int64_t ne[] = { 128, 16, 0 };
+	static const size_t now = 16 * 36, old = 16 * 34;
+
+	for (int kind = 0; kind < 3; kind++) {
+		size_t first = kind == 0 ? now : old, second = kind == 1 ? old : now;
+		struct gguf_made m;
+		struct gguf g;
+		struct buf b;
+		struct err err;
+		int code;
+
+		gguf_made_init(&m);
+		gguf_made_u32(&m, "u", 1);
+		gguf_made_tensor(&m, "a", 42, ne, NULL, first);
+		gguf_made_tensor(&m, "b", 42, ne, NULL, second);
+		buf_init(&b);
+		gguf_made_file(&m, &b);
+		code = gguf_open_bytes(&g, "v.gguf", b.p, b.n, &err);
+		if (kind == 2) { /* one of each */
+			assert_int_equal(code, E_FORMAT);
+			assert_says(&err, "tensor b: begins at byte");
+		} else {
+			assert_int_equal(code, 0);
+			for (int i = 0; i < 2; i++) {
+				assert_string_equal(g.info[i].type->name, kind ? "PQ2_0" : "Q2_0");
+				assert_int_equal(g.info[i].bytes, kind ? old : now);
+			}
+			gguf_close(&g);
+		}
+		buf_fini(&b);
+		gguf_made_fini(&m);
+	}
+}
+
 /* ---- a model ---- */
 
 enum { WIDTH = 8, ROWS = 8 };
@@ -464,6 +502,30 @@ static void test_templates(void **state)
 	}
 }
 
+/* Weights in another basis are not read as if they were in the usual one. */
+static void test_rotated(void **state)
+{
+	static const int64_t ne[] = { 32, 0 };
+	char *dir = folder_new();
+	struct gguf_made m;
+	struct store *st;
+	struct buf b;
+	struct err err;
+
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "llama");
+	gguf_made_u32(&m, "prism.hadamard.version", 1);
+	gguf_made_tensor(&m, "token_embd.weight", 0, ne, NULL, 128);
+	buf_init(&b);
+	gguf_made_file(&m, &b);
+	folder_put(dir, "m.gguf", b.p, b.n);
+	assert_int_equal(store_open(&st, folder_path(dir, "m.gguf"), &err), E_UNSUPPORTED);
+	assert_says(&err, "key prism.hadamard.version: weights in a rotated basis");
+	buf_fini(&b);
+	gguf_made_fini(&m);
+	folder_remove(dir);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -471,7 +533,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_values),    cmocka_unit_test(test_model),
 		cmocka_unit_test(test_refused),   cmocka_unit_test(test_split),
 		cmocka_unit_test(test_pick),      cmocka_unit_test(test_names_of_pre_tokenizers),
-		cmocka_unit_test(test_templates),
+		cmocka_unit_test(test_templates), cmocka_unit_test(test_type_42),
+		cmocka_unit_test(test_rotated),
 	};
 
 	if (argc != 2) {

@@ -22,6 +22,10 @@ static bool attn_served(struct dev *d, const struct attn *a, const struct kv_vie
 {
 	const struct kv_layer *l = view ? &view->layer[layer] : NULL;
 
+	if (a->chunk || a->q_bend_from) {
+		dev_refuse(d, "attention in chunks, and queries that grow from position 1 on");
+		return false;
+	}
 	if (!view && a->dim <= 512 && a->dim % 4 == 0)
 		return true;
 	if (view && view->dim == a->dim && view->dim_v == a->dim && device_attn_serves(a, l))

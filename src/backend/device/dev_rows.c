@@ -129,6 +129,10 @@ static void product(struct dev *d, enum arith arith, struct acts_forms *a, const
 
 static void activate(struct dev *d, struct dmem x, struct dmem y, size_t n, const struct activation *act)
 {
+	if (act->kind == ACT_XIELU) {
+		dev_refuse(d, "the activation xIELU");
+		return;
+	}
 	dev_run(d, "rows", "gate", THREADS, blocks(n), 1,
 	        DARGS(darg_mem(x), darg_mem(y), darg_int((int)n), darg_int((int)act->kind), darg_float(act->alpha),
 	              darg_float(act->limit)));

@@ -1,5 +1,5 @@
 /* gguf_32.c - GGUF types with blocks of 32 to 128 inputs and one scale, or scale and bias, in 16 bits or 8 beside them:
- * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0.
+ * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0, PQ2_0.
  *
  * Of two codes in a byte the lower one belongs to the first half of the block, the upper one to the second. */
 #include "quant/gguf/gguf_types.h"
@@ -71,10 +71,20 @@ static void codes_q1_0(uint8_t *code, const uint8_t *b)
 		code[i] = (uint8_t)((b[2 + i / 8] >> i % 8 & 1) << 1);
 }
 
+static void codes_two(uint8_t *code, const uint8_t *b, int n)
+{
+	for (int i = 0; i < n; i++)
+		code[i] = b[2 + i / 4] >> 2 * (i % 4) & 3;
+}
+
 static void codes_q2_0(uint8_t *code, const uint8_t *b)
 {
-	for (int i = 0; i < 64; i++)
-		code[i] = b[2 + i / 4] >> 2 * (i % 4) & 3;
+	codes_two(code, b, 64);
+}
+
+static void codes_pq2_0(uint8_t *code, const uint8_t *b)
+{
+	codes_two(code, b, 128);
 }
 
 /* ---- scales ---- */
@@ -128,6 +138,8 @@ GGUF_TYPE(39, mxfp4_gguf, "MXFP4", 4, 32, 32, 17, SCALE_E8M0, codes_mxfp4, scale
 GGUF_TYPE(40, nvfp4_gguf, "NVFP4", 4, 64, 16, 36, SCALE_UE4M3, codes_nvfp4, scales_nvfp4, .bits = 4, .most = 24,
           .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f);
 GGUF_TYPE(41, q1_0, "Q1_0", 1, 128, 32, 18, SCALE_TIMES, codes_q1_0, scales_all, .bits = 2, .most = 2, .zero = 1,
+          .scale_unit = 1.0f);
+GGUF_TYPE(142, pq2_0, "PQ2_0", 2, 128, 32, 34, SCALE_TIMES, codes_pq2_0, scales_all, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
 GGUF_TYPE(42, q2_0, "Q2_0", 2, 64, 32, 18, SCALE_TIMES, codes_q2_0, scales_all, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);

@@ -1,5 +1,5 @@
 /* gguf_k.c - GGUF types with blocks of 256 inputs whose groups have small integers as scales, times one or two numbers of
- * the block: Q2_K to Q6_K, IQ4_XS; and TQ1_0, TQ2_0, which have one scale for all. */
+ * the block: Q2_K to Q6_K, IQ4_XS; and TQ1_0, TQ2_0, PTQ1_0, which have one scale for all. */
 #include "quant/gguf/gguf_types.h"
 
 enum { LENGTH = 256 };
@@ -128,7 +128,7 @@ static void scales_iq4_xs(struct scale_parts *p, const uint8_t *b)
 		p->s[g] = (uint8_t)(((b[4 + g / 2] >> 4 * (g & 1) & 15) | (high >> 2 * g & 3) << 4) - 32);
 }
 
-/* ---- TQ1_0, TQ2_0 ---- */
+/* ---- TQ1_0, TQ2_0, PTQ1_0 ---- */
 
 /* Digit n of a byte that is a fraction in base 3, times 256 and rounded up. */
 static uint8_t digit(uint8_t v, int n)
@@ -154,6 +154,22 @@ static void codes_tq1_0(uint8_t *code, const uint8_t *b)
 static void codes_tq2_0(uint8_t *code, const uint8_t *b)
 {
 	two_bits(code, b);
+}
+
+static void codes_ptq1_0(uint8_t *code, const uint8_t *b)
+{
+	for (int i = 0; i < 80; i++)
+		*code++ = digit(b[i % 16], i / 16);
+	for (int i = 0; i < 40; i++)
+		*code++ = digit(b[16 + i % 8], i / 8);
+	for (int i = 0; i < 8; i++)
+		*code++ = digit(b[24 + i % 2], i / 2);
+}
+
+static void scales_ptq1_0(struct scale_parts *p, const uint8_t *b)
+{
+	p->d = u16_at(b + 26);
+	memset(p->s, 1, sizeof p->s);
 }
 
 static void scales_tq1_0(struct scale_parts *p, const uint8_t *b)
@@ -182,5 +198,7 @@ GGUF_TYPE(23, iq4_xs, "IQ4_XS", 4, 256, 32, 136, SCALE_TIMES, codes_iq4_xs, scal
           .zero = 127, .lut = gguf_nl_code, .scale_unit = 1.0f, .nibbles_at = 8, .nibbles_run = 16);
 GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, SCALE_TIMES, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
+GGUF_TYPE(143, ptq1_0, "PTQ1_0", 2, 128, 32, 28, SCALE_TIMES, codes_ptq1_0, scales_ptq1_0, .bits = 2, .most = 3,
+          .zero = 1, .scale_unit = 1.0f);
 GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, SCALE_TIMES, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);

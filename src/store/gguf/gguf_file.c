@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 enum {
 	KEY_MAX = 1024, /* the format allows 65,535; the longest in use has some 60 */
 	NAME_MAX_BYTES = 63,
@@ -258,6 +260,49 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct gguf_info *)a)->name, ((const struct gguf_info *)b)->name);
 }
 
+/* ---- type 42 of two kinds ---- */
+
+enum { Q2_0 = 42, PQ2_0 = 142 };
+
+static int64_t bytes_of(const struct gguf_info *t, const struct gguf_type *type)
+{
+	return t->ne[0] % type->block ? -1 : t->count / type->block * type->block_bytes;
+}
+
+/* Is the i-th tensor followed by the next, or by the end of the file, as one of that type would be? */
+static bool fits(const struct placed *v, size_t n, size_t i, const struct gguf_type *type, size_t alignment,
+                 size_t room)
+{
+	int64_t bytes = bytes_of(v[i].t, type);
+	uint64_t next = i + 1 < n ? v[i + 1].offset : room, has = next - v[i].offset;
+	uint64_t padded = ((uint64_t)bytes + alignment - 1) / alignment * alignment;
+
+	return bytes >= 0 && next >= v[i].offset && (has == padded || (i + 1 == n && has == (uint64_t)bytes));
+}
+
+/* Files from before Q2_0 had blocks of 64 have the same id for blocks of 128, which are PQ2_0 today; the distances between
+ * tensors tell. */
+static void tell_old(struct reader *r, struct placed *v, size_t n, size_t alignment, size_t room)
+{
+	const char *why;
+	const struct gguf_type *now = gguf_type(Q2_0, &why), *old = gguf_type(PQ2_0, &why);
+	bool all_now = true, all_old = true;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i].t->type == now) {
+			all_now &= fits(v, n, i, now, alignment, room);
+			all_old &= fits(v, n, i, old, alignment, room);
+		}
+	if (all_now || !all_old)
+		return;
+	log_info("%s: type 42 of blocks of 128, as older files have it: read as PQ2_0", r->g->path);
+	for (size_t i = 0; i < n; i++)
+		if (v[i].t->type == now) {
+			v[i].t->type = old;
+			v[i].t->bytes = (size_t)bytes_of(v[i].t, old);
+		}
+}
+
 /* Each tensor begins where the one before ends, rounded up to the alignment. */
 static void place(struct reader *r, struct placed *v, size_t n, size_t alignment)
 {
@@ -269,6 +314,7 @@ static void place(struct reader *r, struct placed *v, size_t n, size_t alignment
 	data = r->p + r->at + pad;
 	room = r->n - r->at - pad;
 	qsort(v, n, sizeof *v, by_offset);
+	tell_old(r, v, n, alignment, room);
 	for (size_t i = 0; i < n; i++) {
 		struct gguf_info *t = v[i].t;
 
