@@ -225,7 +225,7 @@ int cuLaunchKernel(void *fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 		}
 		unsigned long long p = *(unsigned long long *)value[i];
 		int64_t off = *(int64_t *)value[++i];
-		struct dmem m = p ? find(p, 0) : (struct dmem){ 0 };
+		struct dmem m = p ? find(p, 1) : (struct dmem){ 0 };
 
 		if (p && !m.base)
 			return BAD_VALUE;

@@ -2,13 +2,17 @@
  * taken back, at the processor's best level of plain arithmetic, by memcmp.
  *
  *     models_test DEVICE [--arith f32] FOLDER...     which must all be served
- *     models_test DEVICE --families                  one folder of every family: those that are refused say why */
+ *     models_test DEVICE --families                  one folder of every family: those that are refused say why
+ *     models_test DEVICE --make SHAPE FOLDER         makes a folder first (made_model.h)
+ *     models_test DEVICE --speed FOLDER [small] [csv=FILE]   times on the device, then on the processor */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../model/driver.h"
 #include "base/alloc.h"
+#include "made_model.h"
+#include "speed_models.h"
 
 enum { SLOTS = 2, ROWS = 48, TAPE = 4, PROMPT = 41 };
 
@@ -129,6 +133,35 @@ static void family(const char *folder)
 	compare(folder, false);
 }
 
+/* The folder of a shape by name. */
+static void make(const char *name, const char *folder)
+{
+	const struct made_shape *s = made_shapes;
+
+	while (s->name && strcmp(s->name, name))
+		s++;
+	if (!s->name) {
+		printf("no shape %s\n", name);
+		exit(2);
+	}
+	made_model(s, folder);
+}
+
+static int speed(int argc, char **argv)
+{
+	bool small = false;
+	FILE *csv = NULL;
+
+	for (int i = 4; i < argc; i++)
+		if (!strcmp(argv[i], "small"))
+			small = true;
+		else if (!strncmp(argv[i], "csv=", 4))
+			csv = fopen(argv[i] + 4, "w");
+	speed_models(argv[3], device, 1, small, csv);
+	speed_models(argv[3], "cpu", cpu_count(), small, csv);
+	return csv && fclose(csv);
+}
+
 int main(int argc, char **argv)
 {
 	int i = 2;
@@ -140,10 +173,15 @@ int main(int argc, char **argv)
 		arith = ARITH_F32;
 		i += 2;
 	}
+	if (argc > 3 && !strcmp(argv[2], "--speed"))
+		return speed(argc, argv);
 	for (; i < argc; i++)
-		if (!strcmp(argv[i], "--families"))
+		if (!strcmp(argv[i], "--make") && i + 2 < argc) {
+			make(argv[i + 1], argv[i + 2]);
+			i += 2;
+		} else if (!strcmp(argv[i], "--families"))
 			each_golden_family(family);
-		else if (shared_argument(argv, i))
+		else if (strncmp(argv[i], "shared:", 7) || shared_argument(argv, i))
 			compare(argv[i], true);
 	printf("%d models served, %d refused, %d not as they should be\n", served, refused, failed);
 	return failed != 0;
