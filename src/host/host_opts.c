@@ -2,6 +2,7 @@
 #include "host/host_opts.h"
 
 #include "base/cpu.h"
+#include "host/load.h"
 
 void host_opts_init(struct host_opts *o)
 {
@@ -20,4 +21,11 @@ void host_opts_init(struct host_opts *o)
 		.prefix_bytes = SIZE_MAX,
 		.answer = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
 	};
+}
+
+int step_rows_of(const struct host_opts *o, const struct shape *shape)
+{
+	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
+
+	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
 }

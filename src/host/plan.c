@@ -146,13 +146,6 @@ static int fit_context(const struct session *s, const struct host_opts *o, struc
 	return 0;
 }
 
-int step_rows_of(const struct host_opts *o, const struct shape *shape)
-{
-	enum { ROWS = 256, ROWS_EXPERTS = 1024 }; /* rows meet in an expert only when there are many */
-
-	return o->step_rows ? o->step_rows : shape->experts ? ROWS_EXPERTS : ROWS;
-}
-
 static int ctx_default(const struct session *s, const struct host_opts *o)
 {
 	int most = s->model->shape.ctx_max;
