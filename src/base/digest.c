@@ -24,7 +24,7 @@ static void need(int ok)
 {
 	if (ok)
 		return;
-	log_error("libcrypto gives no SHA-256");
+	log_error("libcrypto gives no digest");
 	fault_abort();
 }
 
@@ -54,6 +54,27 @@ void sha256_end(struct sha256 *s, struct digest *out)
 	unsigned n = 0;
 
 	need(EVP_DigestFinal_ex(s->ctx, out->b, &n) && n == sizeof(out->b));
+	EVP_MD_CTX_free(s->ctx);
+	s->ctx = NULL;
+}
+
+void sha256_drop(struct sha256 *s)
+{
+	EVP_MD_CTX_free(s->ctx);
+	s->ctx = NULL;
+}
+
+void sha1_init(struct sha256 *s)
+{
+	s->ctx = EVP_MD_CTX_new();
+	need(s->ctx && EVP_DigestInit_ex2(s->ctx, EVP_sha1(), NULL));
+}
+
+void sha1_end(struct sha256 *s, uint8_t out[20])
+{
+	unsigned n = 0;
+
+	need(EVP_DigestFinal_ex(s->ctx, out, &n) && n == 20);
 	EVP_MD_CTX_free(s->ctx);
 	s->ctx = NULL;
 }

@@ -25,6 +25,12 @@ void sha256_put(struct sha256 *s, const void *p, size_t n);
 void sha256_field(struct sha256 *s, const void *p, size_t n);
 void sha256_end(struct sha256 *s, struct digest *out);
 
+/* SHA-1, only to compare with the names that git gives to files.  Bytes are put by sha256_put. */
+void sha1_init(struct sha256 *s);
+void sha1_end(struct sha256 *s, uint8_t out[20]);
+/* Instead of either end, where the digest is not wanted any more. */
+void sha256_drop(struct sha256 *s);
+
 /* Checksums: 128 bits of one or two runs of bytes, 64 of one. */
 struct check128 {
 	uint64_t lo, hi;

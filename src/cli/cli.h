@@ -28,7 +28,11 @@ enum {
 	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL, /* those that load a model */
 	CMD_CHAT = CMD_SERVE | CMD_RUN,                                      /* those that speak */
 	CMD_QUANTIZE = 1024,
-	CMD_ALL = 255 | CMD_QUANTIZE, /* but those that print texts made from the table, which have --help alone: */
+	CMD_PULL = 2048,
+	CMD_LIST = 4096,
+	CMD_RM = 8192,
+	CMD_ALL = 255 | CMD_QUANTIZE | CMD_PULL | CMD_LIST | CMD_RM,
+	/* Not among them are those that print texts made from the table, which have --help alone: */
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
 };
@@ -113,6 +117,11 @@ struct options {
 	/* inspect */
 	bool tensors, plan, inspect_json;
 
+	/* pull, list; serve and run fetch what is missing with pull */
+	bool pull, pull_all, list_json;
+	int pull_connections;
+	size_t pull_part; /* bytes */
+
 	/* tokenize */
 	bool pieces, special, around;
 
@@ -168,6 +177,9 @@ int cmd_tokenize(const struct options *o);
 int cmd_bench(const struct options *o);
 int cmd_ppl(const struct options *o);
 int cmd_quantize(const struct options *o);
+int cmd_pull(const struct options *o);
+int cmd_list(const struct options *o);
+int cmd_rm(const struct options *o);
 int cmd_bench_serve(const struct options *o);
 int cmd_completion(const struct options *o);
 int cmd_man(const struct options *o);

@@ -10,7 +10,7 @@
 static const char about_model[] =
 	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"
 	"name like Qwen/Qwen3.5-4B (or org/name:Q4_K_M) that is in the Hugging Face cache on\n"
-	"disk. Nothing is downloaded.\n"
+	"disk (`weft pull NAME` fetches it).\n"
 	"Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
 	"the small model that comes with the program.";
 
@@ -111,6 +111,44 @@ const struct command commands[] = {
 		cmd_quantize,
 	},
 	{
+		"pull",
+		CMD_PULL,
+		"NAME[:TYPE]",
+		"fetch a model from the Hugging Face hub",
+		"Fetches what is needed of a model into the Hugging Face cache, checks every digest, and\n"
+		"prints where it lies. NAME is as on the hub, NAME@REVISION another branch, tag or commit.\n"
+		"With a TYPE, such as Q4_K_M, it is the GGUF file of that type, with the file for pictures\n"
+		"where there is one; without, a folder of safetensors, or else the GGUF file Q4_K_M, Q8_0,\n"
+		"or the first. What was interrupted goes on where it was.\n\n"
+		"HF_TOKEN is sent for models that want one, to the hub alone; HF_ENDPOINT names a mirror,\n"
+		"HF_HUB_CACHE another cache; HF_HUB_OFFLINE=1 asks nothing. HTTPS_PROXY is honoured.\n",
+		"  weft pull Qwen/Qwen3.5-4B\n"
+		"  weft pull unsloth/Qwen3.5-4B-GGUF:Q4_K_M\n"
+		"  HF_TOKEN=hf_... weft pull google/gemma-3-4b-it\n",
+		cmd_pull,
+	},
+	{
+		"list",
+		CMD_LIST,
+		"",
+		"list the models of the cache",
+		"Lists the models of the Hugging Face cache, also those that other programs fetched: name, bytes on disk,\n"
+		"date, format.\n",
+		"  weft list\n",
+		cmd_list,
+	},
+	{
+		"rm",
+		CMD_RM,
+		"NAME[:TYPE]",
+		"remove a model from the cache",
+		"Removes a model from the Hugging Face cache; with a TYPE, its GGUF files of that type.\n"
+		"A server that has it open goes on.\n",
+		"  weft rm Qwen/Qwen3.5-4B\n"
+		"  weft rm unsloth/Qwen3.5-4B-GGUF:Q8_0\n",
+		cmd_rm,
+	},
+	{
 		"bench",
 		CMD_BENCH,
 		"[MODEL]",
@@ -186,7 +224,8 @@ static void help_command(const struct command *c, const char *topic)
 	char about[1200];
 
 	snprintf(about, sizeof(about), "%s%s", c->about,
-	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN) ? "" : about_model);
+	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_PULL | CMD_LIST | CMD_RM) ? "" :
+	                                                                                                about_model);
 	whole.about = about;
 	options_help(&whole, topic);
 }
@@ -197,10 +236,8 @@ static const char *foreign_command(const char *word)
 	static const struct {
 		const char *word, *instead;
 	} table[] = {
-		{ "pull", "nothing is downloaded; get a model with `hf download NAME`, then `weft serve NAME`" },
-		{ "download", "nothing is downloaded; get a model with `hf download NAME`, then `weft serve NAME`" },
-		{ "list", "models are folders and names in the Hugging Face cache; `hf cache scan` lists those" },
-		{ "ls", "models are folders and names in the Hugging Face cache; `hf cache scan` lists those" },
+		{ "download", "`weft pull NAME` fetches a model" },
+		{ "ls", "`weft list` lists the models of the cache" },
 		{ "ps", "a server runs one model; GET /v1/models and /health of it say which, and how it is" },
 		{ "show", "`weft inspect MODEL` shows what a model is" },
 		{ "chat", "`weft run MODEL` holds a conversation" },
@@ -208,7 +245,7 @@ static const char *foreign_command(const char *word)
 		{ "stop", "Ctrl-C or SIGTERM ends a server" },
 		{ "quantise", "it is spelt `weft quantize`" },
 		{ "convert", "`weft quantize MODEL --type TYPE --out PATH` writes a model in fewer bits" },
-		{ "rm", "models are folders; remove the folder" },
+		{ "remove", "`weft rm NAME` removes a model from the cache" },
 	};
 
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -220,7 +257,7 @@ static const char *foreign_command(const char *word)
 static int usage_error(const char *word)
 {
 	const char *instead = foreign_command(word);
-	const char *name[16];
+	const char *name[32];
 	const char *hint;
 	int n = 0;
 

@@ -339,7 +339,7 @@ static const char *foreign_option(const char *name)
 	} table[] = {
 		{ "ngl gpu-layers n-gpu-layers", "it computes on the processor" },
 		{ "hf hf-repo hfr hf-file",
-		  "nothing is downloaded; get the model with `hf download NAME`, then `weft serve NAME`" },
+		  "`weft serve NAME --pull` fetches the model first, `weft pull NAME` alone" },
 		{ "jinja", "chat templates are always read as Jinja" },
 		{ "cb cont-batching enable-chunked-prefill", "requests always run together" },
 		{ "fa flash-attn", "attention always runs in blocks" },

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/pull.h"
 #include "cli/remote.h"
 #include "cli/talk.h"
 
@@ -122,7 +123,7 @@ int cmd_run(const struct options *given)
 	t.out_tty = isatty(STDOUT_FILENO);
 	if (o->url)
 		rc = remote_open(&t.remote, o, &err);
-	else
+	else if (!(rc = pull_if_missing(o, &err)))
 		rc = session_open(&t.s, &o->load,
 		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (o->images.n ? LOAD_TOWER : 0u) |
 		                          (t.conversation ? LOAD_HUGE : 0u),

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/pull.h"
 #include "host/load.h"
 #include "host/load_image.h"
 #include "server/http/gate.h"
@@ -142,6 +143,8 @@ int cmd_serve(const struct options *o)
 	int rc;
 
 	fill_opts(o, &so);
+	if (pull_if_missing(o, &err))
+		return cli_fail("serve", &err);
 	if (server_open(&server, &so, &err))
 		return cli_fail("serve", &err);
 	if (session_open(&s, &o->load, LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_HUGE | LOAD_TOWER, &err)) {

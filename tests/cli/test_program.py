@@ -40,7 +40,7 @@ def test_usage():
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
     commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "bench",
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "pull", "list", "rm", "bench",
                         "bench serve", "completion", "man"], commands
     for c in commands:
         text = run(*c.split(), "--help").stdout
@@ -69,10 +69,10 @@ def test_short_help():
     assert 10 <= len(options(few)) <= 20 and 40 < len(options(all_)) <= 60, (options(few), len(options(all_)))
     assert f"{len(options(all_)) - len(options(few))} more options: weft serve --help all" in few
     assert set(options(few)) < set(options(all_)) and run("help", "serve", "all").stdout == all_
-    for word, instead in [("pull", "hf download"), ("list", "cache"), ("ps", "/v1/models"), ("chat", "weft run")]:
+    for word, instead in [("download", "weft pull"), ("ls", "weft list"), ("ps", "/v1/models"), ("chat", "weft run")]:
         p = run(word, "x", code=2)
         assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
-    for option, instead in [("-ngl", "processor"), ("--jinja", "Jinja"), ("-hf", "hf download"), ("-cb", "together")]:
+    for option, instead in [("-ngl", "processor"), ("--jinja", "Jinja"), ("-hf", "--pull"), ("-cb", "together")]:
         p = run("serve", option, "1", code=2)
         assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
 

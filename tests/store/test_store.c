@@ -353,13 +353,15 @@ static void test_hub_cache(void **state)
 	unsetenv("HUGGINGFACE_HUB_CACHE");
 	setenv("HF_HOME", dir, 1);
 	assert_int_equal(store_locate("Org/Some-Model.5", &at, &err), E_MISSING);
-	assert_says(&err, "Org/Some-Model.5|hub/models--Org--Some-Model.5|downloads nothing");
-	folder_puts(dir, "hub/models--Org--Some-Model.5/refs/main", "0123abc");
+	assert_says(&err, "Org/Some-Model.5|hub/models--Org--Some-Model.5|weft pull Org/Some-Model.5");
+	folder_puts(dir, "hub/models--Org--Some-Model.5/refs/main", "0123456789abcdef0123456789abcdef01234567");
 	assert_int_equal(store_locate("Org/Some-Model.5", &at, &err), E_MISSING);
-	assert_says(&err, "0123abc");
-	folder_puts(dir, "hub/models--Org--Some-Model.5/snapshots/0123abc/config.json", "{}");
+	assert_says(&err, "0123456789abcdef0123456789abcdef01234567");
+	folder_puts(dir, "hub/models--Org--Some-Model.5/snapshots/0123456789abcdef0123456789abcdef01234567/config.json",
+	            "{}");
 	assert_int_equal(store_locate("Org/Some-Model.5", &at, &err), 0);
-	snprintf(path, sizeof path, "%s/hub/models--Org--Some-Model.5/snapshots/0123abc", dir);
+	snprintf(path, sizeof path,
+	         "%s/hub/models--Org--Some-Model.5/snapshots/0123456789abcdef0123456789abcdef01234567", dir);
 	assert_string_equal(at.p, path);
 	folder_puts(dir, "hub/models--Org--Some-Model.5/refs/main", "../../etc");
 	assert_int_equal(store_locate("Org/Some-Model.5", &at, &err), E_FORMAT);
