@@ -455,10 +455,9 @@ int store_turned(struct store *st, const char *path, int n, int rows, int cols, 
 	struct weight *all;
 	int code, n_rows;
 
-	if (!t)
-		return store_missing(st, path, err);
-	if (t->format || t->n_dim != 3 || memcmp(t->dim, want, sizeof want))
-		return store_shape_error(st, t, want, 3, err);
+	/* Coded stacks, and those that were turned when they were written anew, have rows. */
+	if (!t || t->format || t->n_dim != 3 || (!t->made && memcmp(t->dim, want, sizeof want)))
+		return store_stack(st, path, n, rows, cols, out, err);
 	if ((code = all_rows(t, &m, &n_rows, err)) || (code = store_data(st, t, err)))
 		return code;
 	if (!t->made) {
@@ -467,6 +466,8 @@ int store_turned(struct store *st, const char *path, int n, int rows, int cols, 
 		code = weight_plain(all, t->name, t->type, n_rows, cols, t->data, t->bytes, err);
 		if (code)
 			return code;
+		t->dim[1] = rows;
+		t->dim[2] = cols;
 		t->made = all;
 		t->fmt = all->fmt;
 		t->stored = t->bytes;

@@ -117,7 +117,8 @@ int store_weight(struct store *st, const char *path, int rows, int cols, struct 
 int store_flat(struct store *st, const char *path, int rows, int cols, struct weight *out, struct err *err);
 /* store_weight for a stack [n][rows][cols]: n weights into out[0..n). */
 int store_stack(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
-/* store_stack for a tensor [n][cols][rows] of plain numbers, whose rows are made in memory of the store's. */
+/* store_stack, and for a tensor [n][cols][rows] of plain numbers: rows are made of it in memory of the store's, and the
+ * tensor has the axes of a stack from then on. */
 int store_turned(struct store *st, const char *path, int n, int rows, int cols, struct weight *out, struct err *err);
 /* The matrix that store_weight has handed out for that path; NULL: none. */
 struct store_matrix *store_matrix(const struct store *st, const char *path);

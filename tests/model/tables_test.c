@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "backend/stream_files.h"
 #include "driver.h"
 
 enum { STEP = 32, ALONE = 48, TOGETHER = 3, EACH = 7, ROWS = ALONE + 2 * TOGETHER * EACH };
@@ -135,7 +136,8 @@ static int check(const char *folder)
 		struct driver d;
 
 		open_or_die(&r, &d, &o);
-		mixed = d.m->n_mixture;
+		/* Experts whose rows were made in memory are in no file. */
+		mixed = d.m->n_mixture && stream_files_have(d.m->file, d.m->st->n_file, &d.m->mixture[0]->down[0]);
 		choose_tokens(&r, d.vocab);
 		r.bytes = (size_t)ROWS * (size_t)d.vocab * sizeof(float);
 		r.want = xrealloc(r.want, r.bytes);
