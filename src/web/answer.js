@@ -1,5 +1,5 @@
 // answer.js - an answer that is being written: a request, its stream, and what is shown meanwhile.
-import { element } from "./element.js";
+import { element, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
@@ -9,6 +9,7 @@ import { box_of, call_box, thought_box } from "./turn.js";
 const SHORTEST_S = 0.1;
 // Formatting a long text takes longer than a frame: at most this share of the time goes into it.
 const DRAW_SHARE = 0.25;
+const LIVE_MOST = 300000; // characters of a thought that are shown while it comes
 
 function stats_of(answer) {
   const u = answer.usage, parts = [];
@@ -47,7 +48,7 @@ export class Answer {
     this.problem = null;     // an Error
     this.abort = new AbortController();
     if (from) {
-      this.thought.lastChild.append(from.reasoning_content ?? "");
+      this.thought.lastChild.append(shown_of(from.reasoning_content ?? ""));
       this.thought.hidden = !from.reasoning_content;
       this.thought.open = false;
       this.draw();
@@ -84,7 +85,7 @@ export class Answer {
   think(more) {
     this.turn.reasoning_content = (this.turn.reasoning_content ?? "") + more;
     this.thought.hidden = false;
-    this.thought.lastChild.append(more);
+    if (this.turn.reasoning_content.length <= LIVE_MOST) this.thought.lastChild.append(shown_of(more));
   }
 
   say(more) {

@@ -34,7 +34,7 @@ export class Conversation {
     this.name = "";       // given by the person; "": it is called after its first message
     this.changed = Date.now();
     this.turns = [];
-    this.shown = {};      // id of a turn, or "" for the root: which of the branches after it is shown
+    this.shown = Object.create(null); // id of a turn, or "" for the root: which of the branches after it is shown
   }
 
   get title() {
@@ -122,7 +122,8 @@ export class Conversation {
   }
 
   static from(plain) {
-    const c = Object.assign(new Conversation(), plain);
+    const c = new Conversation(), { shown } = c;
+    Object.assign(c, plain, { shown: Object.assign(shown, plain.shown) });
     c.take(plain.turns);
     return c;
   }
@@ -138,11 +139,12 @@ const is_text = (v) => typeof v === "string";
 const optional = (v, good) => v === undefined || good(v);
 const list_of = (good) => (v) => Array.isArray(v) && v.every(good);
 const is_call = (c) => is_text(c?.id) && is_text(c.function?.name) && is_text(c.function.arguments);
-const is_picture = (p) => is_text(p?.name) && /^data:image\/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/=]*$/.test(p.url);
+const is_picture = (p) => is_text(p?.name) && is_text(p.url) && /^data:image\/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/]*={0,2}$/.test(p.url) &&
+  (p.url.length - p.url.indexOf(",") - 1) % 4 === 0;
 
 // A turn of a file, with the members that are known and no others; throws.
 function turn_from(t, earlier) {
-  const good = is_text(t?.id) && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
+  const good = is_text(t?.id) && t.id !== "" && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
     !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
     optional(t.pictures, list_of(is_picture)) && optional(t.tool_calls, list_of(is_call)) &&
     ["reasoning_content", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));

@@ -43,6 +43,14 @@ async function to_clipboard(text) {
   area.remove();
 }
 
+// What is shown of a text: a browser takes long to lay out megabytes, or thousands of marks on one letter.
+const SHOWN_MOST = 300000; // characters
+export const few_marks = (text) => text.replace(/(\p{M}{30})\p{M}+/gu, "$1");
+export function shown_of(whole) {
+  const text = few_marks(whole), more = text.length - SHOWN_MOST;
+  return more <= 0 ? text : `${text.slice(0, SHOWN_MOST)}\n… ${more} more characters are not shown; copies and files have them.`;
+}
+
 // A button that copies what text() gives, and says that it has.
 export function copy_button(text, label = "Copy") {
   const b = button(label, async () => {

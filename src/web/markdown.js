@@ -5,10 +5,16 @@
 // attributes listed here and nothing else, whatever marked made.  Formulas and code are drawn afterwards, in elements
 // that are already clean: KaTeX builds MathML by DOM calls, highlight.js makes spans that are cleaned again.  Pictures are
 // shown as links, since fetching one would tell its server that, and when, the answer was read.
-import { copy_button, element } from "./element.js";
+import { copy_button, element, few_marks, shown_of } from "./element.js";
 import { has, library, loaded } from "./libraries.js";
 
-const LONGEST = 400000; // characters: beyond it a text is shown as it is
+const LONGEST = 200000; // characters: beyond it a text is shown as it is
+const LONGEST_CODE = 30000; // characters: beyond it code has no colours
+const DRAWN = 2000; // formulas, or stretches of code, that are drawn of one text
+// The allowance of a text: characters of each stretch of running words times the marks in it, which is what the search for the ends of
+// marks takes at worst.  Where it is spent, running words stay as they are written.
+const WORK = 40e6;
+const MARK = /[_*`[\]$\\<~!]/g;
 const LINKS = /^(?:https?:\/\/|mailto:)/i;
 const FORMING = /^<\/?(?:b|br|del|em|i|ins|kbd|mark|s|small|strong|sub|sup|u)\s*\/?>$/i;
 const CLEAN = {
@@ -31,7 +37,7 @@ const escaped = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};
 // Fences and `code` as elements, all else as it is.
 function plain(source) {
   const out = element("div", { class: "plain" });
-  source.split(/```[^\n]*\n?/).forEach((part, i) => {
+  shown_of(source).split(/```[^\n]*\n?/).forEach((part, i) => {
     if (i % 2) {
       out.append(element("pre", {}, element("code", {}, part)));
       return;
@@ -50,14 +56,28 @@ const INLINE_MATH = /^(?:\$\$([^$\n]+?)\$\$|\\\[([^\n]+?)\\\]|\\\((.+?)\\\)|\$(?
 function math_extension(name, level, rule, begin) {
   return {
     name, level,
-    start: (text) => text.match(begin)?.index,
+    start: (text) => (work < 0 ? undefined : text.match(begin)?.index),
     tokenizer(text) {
-      const m = rule.exec(text);
+      if (text[0] !== "$" && text[0] !== "\\") return undefined;
+      if (level === "block") work -= 8 * text.length; // a search that goes back and forth
+      const m = work < 0 ? null : rule.exec(text);
       return m ? { type: name, raw: m[0], tex: m.slice(1).find((t) => t !== undefined),
         block: level === "block" || m[1] !== undefined || m[2] !== undefined } : undefined;
     },
     renderer: (t) => (level === "block" ? `<div class="math block">${escaped(t.tex)}</div>`
       : `<span class="math${t.block ? " block" : ""}">${escaped(t.tex)}</span>`),
+  };
+}
+
+let work = 0; // that is left for the text that is being formed
+
+function bound_work(Lexer) {
+  const form = Lexer.prototype.inlineTokens;
+  Lexer.prototype.inlineTokens = function (text, tokens = []) {
+    work -= text.length * (text.match(MARK)?.length ?? 0);
+    if (work >= 0) return form.call(this, text, tokens);
+    tokens.push({ type: "text", raw: text, text: escaped(text) });
+    return tokens;
   };
 }
 
@@ -72,6 +92,17 @@ function prepare(marked, purify) {
     gfm: true, breaks: true, headerIds: false, mangle: false,
     extensions: has("katex.js") ? [math_extension("math_block", "block", BLOCK_MATH, /\n(?:\$\$|\\\[)/),
       math_extension("math_inline", "inline", INLINE_MATH, /\$|\\[[(]/)] : [],
+    tokenizer: {
+      inlineText() {
+        this.lexer.state.inRawBlock = false; // text after <kbd> or <script> is text
+        return false;
+      },
+      lheading(text) {
+        const end = work < 0 ? 0 : text.indexOf("\n\n");
+        work -= end < 0 ? text.length : end; // it looks for its line up to there
+        return work < 0 ? undefined : false; // false: as marked does it
+      },
+    },
     renderer: {
       html: (text) => text.replace(/<[^>]*>?/g, (tag) => (FORMING.test(tag) ? tag : escaped(tag))),
       image: (href, title, text) => `<a href="${escaped(href ?? "")}">${text || escaped(href ?? "")}</a>`,
@@ -82,11 +113,13 @@ function prepare(marked, purify) {
       },
     },
   });
+  bound_work(marked.Lexer);
   purify.addHook("uponSanitizeAttribute", (node, data) => {
     if (data.attrName === "class" && !OWN_CLASS.test(data.attrValue)) data.keepAttr = false;
   });
   purify.addHook("afterSanitizeAttributes", (node) => {
     if (node.localName !== "a") return;
+    if (!LINKS.test(node.getAttribute("href"))) node.removeAttribute("href"); // an empty one leads to this page
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer nofollow");
   });
@@ -119,7 +152,7 @@ function draw_math(node, katex) {
 function draw_code(node, hljs) {
   const language = /language-(\S+)/.exec(node.className)?.[1];
   node.classList.add("drawn");
-  if (!hljs.getLanguage(language)) return;
+  if (!hljs.getLanguage(language) || node.textContent.length > LONGEST_CODE) return;
   try {
     const html = hljs.highlight(language, node.textContent, true).value;
     node.replaceChildren(globalThis.DOMPurify.sanitize(html, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"],
@@ -130,11 +163,11 @@ function draw_code(node, hljs) {
 const drawers = [["katex.js", ".math:not(.drawn)", draw_math], ["highlight.js", "code[class*=language-]:not(.drawn)", draw_code]];
 function draw(root) {
   for (const [name, selector, fn] of drawers) {
-    const nodes = root.querySelectorAll(selector);
-    if (!nodes.length || !has(name)) continue;
+    const nodes = (all) => [...all.querySelectorAll(selector)].slice(0, DRAWN);
+    if (!has(name) || !root.querySelector(selector)) continue;
     const there = loaded(name);
-    if (there) nodes.forEach((n) => fn(n, there));
-    else library(name).then((it) => document.querySelectorAll(selector).forEach((n) => fn(n, it)));
+    if (there) nodes(root).forEach((n) => fn(n, there));
+    else library(name).then((it) => nodes(document).forEach((n) => fn(n, it)));
   }
 }
 
@@ -149,8 +182,9 @@ export async function load_markdown() {
 export function markdown(source) {
   if (!ready || source.length > LONGEST) return plain(source);
   let out;
+  work = WORK;
   try {
-    out = globalThis.DOMPurify.sanitize(globalThis.marked.parse(source), CLEAN);
+    out = globalThis.DOMPurify.sanitize(globalThis.marked.parse(few_marks(source)), CLEAN);
   } catch { // nested too deeply
     return plain(source);
   }

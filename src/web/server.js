@@ -37,7 +37,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
 // One event after another, as objects, until [DONE].  A stream that ends without it was broken off.
 export async function* events(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let parts = []; // of an event that has not ended: put together once
   for (;;) {
     let part;
     try {
@@ -47,12 +47,17 @@ export async function* events(reply) {
       part = { done: true };
     }
     if (part.done) throw new ServerError("the connection to the server was lost", 0);
-    rest += part.value;
+    if (!part.value) continue;
+    const end_is_there = ((parts.at(-1)?.at(-1) ?? "") + part.value).includes("\n\n");
+    parts.push(part.value);
+    if (!end_is_there) continue;
+    let rest = parts.join("");
     for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
       const data = rest.slice(0, end).split("\n").filter((l) => l.startsWith("data:"))
         .map((l) => l.slice(5).trimStart()).join("\n");
       if (data === "[DONE]") return;
       if (data) yield JSON.parse(data);
     }
+    parts = rest ? [rest] : [];
   }
 }

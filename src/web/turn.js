@@ -1,6 +1,6 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
 import { chip, thumbnail } from "./attach.js";
-import { button, copy_button, element } from "./element.js";
+import { button, copy_button, element, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
 const WHO = { user: "You", assistant: "Model" };
@@ -15,8 +15,8 @@ export function thought_box(open) {
 }
 
 export function call_box(call) {
-  return element("div", { class: "call" }, "calls ", element("code", {}, call.function.name), " with ",
-    element("code", {}, call.function.arguments));
+  return element("div", { class: "call" }, "calls ", element("code", {}, shown_of(call.function.name)), " with ",
+    element("code", {}, shown_of(call.function.arguments)));
 }
 
 // ‹ 2 of 3 › : the branches at this turn.  show(turn) brings one up.
@@ -71,14 +71,14 @@ export function draw_turn(turn, conversation, last, acts) {
   const box = box_of(turn.role, turn.role === "tool" ? "Result of " + (turn.name ?? "a tool") : undefined);
   if (turn.reasoning_content) {
     const thought = thought_box(false);
-    thought.lastChild.append(turn.reasoning_content);
+    thought.lastChild.append(shown_of(turn.reasoning_content));
     box.append(thought);
   }
   const attached = [...(turn.files ?? []).map((f) => element("details", { class: "file" },
-    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, f.text))), ...(turn.pictures ?? []).map(thumbnail)];
+    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, shown_of(f.text)))), ...(turn.pictures ?? []).map(thumbnail)];
   if (attached.length) box.append(element("div", { class: "files" }, ...attached));
   if (turn.content)
-    box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : turn.content));
+    box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : shown_of(turn.content)));
   for (const c of turn.tool_calls ?? []) box.append(call_box(c));
   if (turn.stats) box.append(element("div", { class: "stats" }, turn.stats));
   const row = element("div", { class: "acts" }, ...branches(turn, conversation, acts.show), copy_button(() => turn.content, "Copy"));

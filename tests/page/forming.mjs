@@ -1,7 +1,7 @@
 // Markdown, formulas and code; and a model that means harm.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answer, ask, model_says, now, picture, ready, says } from './kit.mjs';
+import { answer, ask, model_says, now, picture, ready, says, watch } from './kit.mjs';
 
 const RICH = `# A heading
 
@@ -84,39 +84,19 @@ const HOSTILE = [
 	'<kbd onclick="globalThis.harmed=29">x</kbd>', '<sub/onmouseover=globalThis.harmed=30>x</sub>', '<textarea></textarea><img src=x onerror=globalThis.harmed=31>',
 	'>'.repeat(5000) + ' deep', '- '.repeat(3000) + 'deep', '[' .repeat(5000), '*'.repeat(5000) + 'a', '$' + '{'.repeat(5000) + '$',
 ];
-const ALLOWED = /^(A|B|BLOCKQUOTE|BR|CODE|DEL|DIV|EM|H\d|HR|I|INS|KBD|LI|MARK|OL|P|PRE|S|SMALL|SPAN|STRONG|SUB|SUP|TABLE|TBODY|TD|TH|THEAD|TR|U|UL|BUTTON)$/;
 
 test('a model that means harm does none', async () => {
 	const { page } = now;
-	const asked = [];
-	page.on('request', (r) => { if (!r.url().startsWith(now.server.url)) asked.push(r.url()); });
-	let popups = 0;
-	page.on('popup', () => popups++);
+	const left = watch();
 	await page.waitForFunction(() => document.title === 'weft-tiny · weft');
 	// All of them in one answer, the long ones aside, as they would come; then each alone.
 	await model_says(says(HOSTILE.filter((h) => h.length < 1000).join('\n\n')));
 	await ask('Harm me.');
 	await answer();
-	const judge = async ([list, allowed]) => {
+	const judge = async (list) => {
 		const { markdown } = await import('/page/markdown.js');
 		const { library } = await import('/page/libraries.js');
 		await Promise.all([library('katex.js'), library('highlight.js')]);
-		const judged = (text) => {
-			for (const a of text.querySelectorAll('a'))
-				if (!/^https?:|^mailto:/.test(a.getAttribute('href') ?? 'https:')) return 'a link to ' + a.getAttribute('href');
-			for (const e of text.querySelectorAll('*')) {
-				if (e.namespaceURI === 'http://www.w3.org/1998/Math/MathML') {
-					if (!e.closest('.math')) return 'MathML of its own';
-				} else if (e.namespaceURI !== 'http://www.w3.org/1999/xhtml' || !new RegExp(allowed).test(e.tagName)) return 'an element ' + e.tagName;
-				if (e.tagName === 'BUTTON' && !e.classList.contains('copy')) return 'a button of its own';
-				for (const a of e.attributes)
-					if (/^on|^style$|^id$|^name$|^srcdoc$|^xlink/.test(a.name)) return `${e.tagName} with ${a.name}`;
-				if (e.classList.contains('message') || e.classList.contains('problem')) return 'a class of the page';
-				e.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
-				if (e.tagName !== 'A' && e.tagName !== 'BUTTON') e.click?.();
-			}
-			return globalThis.harmed ? 'code ran: ' + globalThis.harmed : '';
-		};
 		const place = document.querySelector('.message.assistant > .text');
 		const found = [['all', judged(place)]];
 		for (const source of list) {
@@ -126,9 +106,9 @@ test('a model that means harm does none', async () => {
 		await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); // what waits for a picture that fails
 		return found.filter(([, what]) => what);
 	};
-	assert.deepEqual(await page.evaluate(judge, [HOSTILE, ALLOWED.source]), []);
+	assert.deepEqual(await page.evaluate(judge, HOSTILE), []);
 	assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
-	assert.deepEqual([asked, popups, await page.title()], [[], 0, 'weft-tiny · weft']);
+	assert.deepEqual([left, await page.title()], [[], 'weft-tiny · weft']);
 	assert.ok(page.url().startsWith(now.server.url));
 });
 

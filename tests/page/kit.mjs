@@ -19,6 +19,7 @@ export async function open(options = {}, url = now.server.url) {
 export async function another(url = now.server.url) {
 	const page = await now.context.newPage();
 	page.setDefaultTimeout(PATIENCE);
+	await page.addInitScript(`globalThis.judged = ${judged};`);
 	page.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') complaints.push(m.text()); });
 	page.on('pageerror', (e) => complaints.push(String(e)));
 	await page.goto(url);
@@ -90,7 +91,7 @@ export async function by_api(body) {
 
 const event = (delta, finish = null) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
 
-// From here on the model says what these functions of a request's body give: { content, thought, finish }, or a status.
+// From here on the model says what these functions of a request's body give: { content, thought, calls, finish }, or a status.
 // Returns the bodies that were sent.
 export async function model_says(...answers) {
 	const sent = [];
@@ -101,10 +102,43 @@ export async function model_says(...answers) {
 		if (said === null) return route.abort('connectionrefused');
 		if (said.status) return route.fulfill({ status: said.status, json: { error: { message: said.message } } });
 		return route.fulfill({ status: 200, contentType: 'text/event-stream',
-			body: (said.thought ? event({ reasoning_content: said.thought }) : '') +
+			body: (said.calls ? event({ tool_calls: said.calls.map((f, index) => ({ index, id: `id${index}`, type: 'function', function: f })) }) : '') +
+				(said.thought ? event({ reasoning_content: said.thought }) : '') +
 				(said.content ? event({ content: said.content }) : '') +
 				(said.lost ? '' : event({}, said.finish ?? 'stop') + 'data: [DONE]\n\n') });
 	});
 	return sent;
 }
 export const says = (content, more = {}) => () => ({ content, ...more });
+
+// What is wrong with the elements that were made of a text of others, after the mouse went over each: '' or the first thing.
+// Runs in the page, as judged(place).
+function judged(text) {
+	const allowed = /^(A|B|BLOCKQUOTE|BR|CODE|DEL|DIV|EM|H\d|HR|I|INS|KBD|LI|MARK|OL|P|PRE|S|SMALL|SPAN|STRONG|SUB|SUP|TABLE|TBODY|TD|TH|THEAD|TR|U|UL|BUTTON)$/;
+	for (const a of text.querySelectorAll('a'))
+		if (!/^https?:|^mailto:/.test(a.getAttribute('href') ?? 'https:')) return 'a link to ' + a.getAttribute('href');
+	for (const e of text.querySelectorAll('*')) {
+		if (e.namespaceURI === 'http://www.w3.org/1998/Math/MathML') {
+			if (!e.closest('.math')) return 'MathML of its own';
+		} else if (e.namespaceURI !== 'http://www.w3.org/1999/xhtml' || !allowed.test(e.tagName)) return 'an element ' + e.tagName;
+		if (e.tagName === 'BUTTON' && !e.classList.contains('copy')) return 'a button of its own';
+		for (const a of e.attributes)
+			if (/^on|^style$|^id$|^name$|^srcdoc$|^xlink/.test(a.name)) return `${e.tagName} with ${a.name}`;
+		if (e.classList.contains('message') || e.classList.contains('problem')) return 'a class of the page';
+		e.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
+		if (e.tagName !== 'A' && e.tagName !== 'BUTTON') e.click?.();
+	}
+	return globalThis.harmed ? 'code ran: ' + globalThis.harmed : '';
+}
+
+// Whatever leaves this page from now on for another origin, opens a window or asks the person something.
+export function watch(page = now.page) {
+	const left = [];
+	page.on('request', (r) => { if (!/^blob:/.test(r.url()) && !r.url().startsWith(now.server.url)) left.push(r.url()); });
+	page.on('popup', (p) => left.push('a window of ' + p.url()));
+	page.on('dialog', (d) => {
+		left.push('a dialog: ' + d.message());
+		d.dismiss();
+	});
+	return left;
+}

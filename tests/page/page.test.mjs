@@ -2,5 +2,6 @@
 // imported here.
 import './talking.mjs';
 import './forming.mjs';
+import './hostile.mjs';
 import './keeping.mjs';
 import './looking.mjs';
