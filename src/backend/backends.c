@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "backend/device/device.h"
 #include "backend/device/device_backend.h"
+#include "backend/device/self_test.h"
 
 enum { DEVICES_MOST = 16 }; /* of a kind */
 
@@ -49,7 +50,11 @@ int backends_open(struct backend **to, const char *name, const struct backend_op
 		return err_set(err, E_ARG, "device '%s': none of cpu, cuda:N, opencl:N with N below %d", name,
 		               DEVICES_MOST);
 	code = kind->open(&dev, NULL, index, err);
-	return code ? code : backend_device_open(to, dev, err);
+	if (!code)
+		code = backend_device_open(to, dev, err);
+	if (!code && (code = self_test(*to, err)))
+		(*to)->ops->close(*to);
+	return code;
 }
 
 /* Devices of a kind, numbered from 0 until there is none. */

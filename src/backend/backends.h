@@ -18,7 +18,7 @@ struct backend_opts {
 };
 
 /* E_ARG: no such name.  E_MISSING: no such device, or the library of its driver is not there.  E_UNSUPPORTED: the device lacks what
- * kernels need, and the message says what. */
+ * kernels need, or computes something else than the processor does (self_test.h), and the message says what. */
 int backends_open(struct backend **, const char *name, const struct backend_opts *, struct err *);
 
 /* A device, whether it can be used or not. */
