@@ -106,7 +106,7 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 /* Values as they are kept, and what attention gives of them, where those are wider than v and o. */
 static bool widened(const struct attention *a)
 {
-	return a->dim_v != a->op.dim;
+	return a->dim_v && a->dim_v != a->op.dim; /* 0: a draft head that was bound by hand */
 }
 
 size_t attention_floats(const struct attention *a, int n_row)
