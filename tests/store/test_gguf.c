@@ -419,11 +419,12 @@ static void test_pick(void **state)
 
 	snprintf(hub, sizeof hub, "%s/hub", dir);
 	setenv("HF_HUB_CACHE", hub, 1);
-	folder_puts(dir, "hub/models--Org--M-GGUF/refs/main", "0a");
-	put_part(dir, "hub/models--Org--M-GGUF/snapshots/0a/M-Q4_K_M.gguf", 0, 0, 1, NULL);
-	put_part(dir, "hub/models--Org--M-GGUF/snapshots/0a/M-Q6_K.gguf", 0, 0, 1, NULL);
+#define COMMIT "00112233445566778899aabbccddeeff00112233"
+	folder_puts(dir, "hub/models--Org--M-GGUF/refs/main", COMMIT);
+	put_part(dir, "hub/models--Org--M-GGUF/snapshots/" COMMIT "/M-Q4_K_M.gguf", 0, 0, 1, NULL);
+	put_part(dir, "hub/models--Org--M-GGUF/snapshots/" COMMIT "/M-Q6_K.gguf", 0, 0, 1, NULL);
 	assert_int_equal(store_locate("Org/M-GGUF:Q6_K", &at, &err), 0);
-	assert_non_null(strstr(at.p, "/snapshots/0a/M-Q6_K.gguf"));
+	assert_non_null(strstr(at.p, "/snapshots/" COMMIT "/M-Q6_K.gguf"));
 	assert_int_equal(store_locate("Org/M-GGUF", &at, &err), E_ARG);
 	unsetenv("HF_HUB_CACHE");
 	buf_fini(&at);
