@@ -1,6 +1,6 @@
 /* alloc.h - heap memory that is there or ends the program, and arenas.
  *
- * Callers do not recover from an empty heap: xmalloc and its kin abort with a
+ * Callers do not recover from running out of memory: xmalloc and its kin abort with a
  * message (fault.h says what that ends).  Only budgets can be refused, and callers
  * check those before they allocate. */
 #ifndef BASE_ALLOC_H

@@ -37,7 +37,7 @@ bool allowance_spend(uint64_t steps)
 	if (!w)
 		return true;
 	if (!w->why && w->gone && atomic_load_explicit(w->gone, memory_order_relaxed))
-		w->why = "nobody waits for it any more";
+		w->why = "nothing waits for it any more";
 	if (!w->why && steps > w->left)
 		w->why = "it takes too much work to prepare";
 	w->left -= steps < w->left ? steps : w->left;

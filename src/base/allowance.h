@@ -18,7 +18,7 @@
 
 enum {
 	ALLOWANCE_PIECE = 64 << 10, /* bytes that a pass over a text reads between two looks at the allowance */
-	ALLOWANCE_STEPS = 40000000, /* beside what its bytes cost: about a second */
+	ALLOWANCE_STEPS = 40000000, /* on top of what its bytes cost: about a second */
 	ALLOWANCE_TEXTS = 4, /* JSON texts of the largest size, one after another or at once: a request is read twice or
 	                            * three times on its way, and arguments of calls are JSON in strings */
 	ALLOWANCE_PER_BYTE = 8, /* of a body: one pass through parser, template and tokeniser, and slack */
@@ -41,8 +41,8 @@ void allowance_end(void);
 /* Charges steps, and looks whether anyone still waits: work asks before each ALLOWANCE_PIECE bytes, or each value,
  * so that it ends within milliseconds.  False: stop, soon. */
 bool allowance_spend(uint64_t steps);
-/* Charges a JSON text of that many containers and values, before it is read.  Arrays and objects cost memory beyond their
- * bytes, so they are counted apart from steps: up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h) per text.
+/* Charges a JSON text of that many containers and values, before it is read.  Arrays and objects cost memory beyond
+ * their bytes, so they are counted apart from steps: up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h) per text.
  * False: stop, soon. */
 bool allowance_read(size_t containers, size_t values);
 /* Whether this thread has an allowance. */
@@ -50,14 +50,15 @@ bool allowance_on(void);
 /* The reason why this thread's work has to stop; NULL: it may go on. */
 const char *allowance_why(void);
 
-/* To free a large value takes time that whoever cancelled the request need not wait for.  Where the work of this thread
- * has to stop, drop(p) is called by allowance_settle, after the reply, and true is returned; else nothing is done. */
+/* Freeing a large value takes time, which a cancelled request's reply need not wait for. If this thread's work has to
+ * stop, allowance_settle calls drop(p) after the reply, and true is returned; else nothing is done. */
 bool allowance_free_later(void (*drop)(void *p), void *p);
-/* Of an allowance that has ended. */
+/* Ends the use of an allowance: calls what allowance_free_later left. */
 void allowance_settle(struct allowance *w);
 
 /* A part of the work whose cost must not depend on what else the request asks for: begins an allowance of its own for
- * it, of these steps.  Returns the request's, for allowance_part_end; NULL, and nothing is begun: the thread has none. */
+ * it, of these steps.  Returns the request's, for allowance_part_end; NULL, and nothing is begun: the thread has
+ * none. */
 struct allowance *allowance_part_begin(struct allowance *part, uint64_t steps);
 void allowance_part_end(struct allowance *part, struct allowance *whole);
 /* Adds steps, for work that a header has announced within a limit of its own. */

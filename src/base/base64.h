@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decodes s[0..n) to out, which has room for 3 (n + 3) / 4 bytes.  Both alphabets are read, '=' at the end may be missing, and
- * line ends are passed over.  Returns the bytes; -1: s is no base64, and *bad is the index of the character that is not
- * one, or n where a lone digit is left over. */
+/* Decodes s[0..n) to out, which has room for 3 (n + 3) / 4 bytes.  Both alphabets are read, '=' at the end may be
+ * missing, and line ends are passed over.  Returns the bytes; -1: s is not base64, and *bad is the index of the
+ * character that is not one, or n where a lone digit is left over. */
 int64_t base64_decode(uint8_t *out, const char *s, size_t n, size_t *bad);
 
 /* Writes the characters of p[0..n), 4 (n + 2) / 3 of them, the last group filled with '=', and no end. */

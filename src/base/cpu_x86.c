@@ -1,5 +1,5 @@
-/* cpu_x86.c - which levels an x86-64 processor has: CPUID says what the processor has, XGETBV which registers the system
- * saves. */
+/* cpu_x86.c - which levels an x86-64 processor has: CPUID says what the processor has, XGETBV which registers the
+ * system saves. */
 #include <cpuid.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@ enum { EAX, EBX, ECX, EDX };
 
 /* Bits of CPUID leaf 7.1 that cpuid.h of the compilers in use has no name for. */
 enum { LEAF71_EAX_AVXVNNI = 1 << 4, LEAF71_EAX_AVX512BF16 = 1 << 5 };
-/* Of leaf 7 EDX: bf16, tile, int8. */
+/* Bits of leaf 7 EDX: bf16, tile, int8. */
 enum { LEAF7_EDX_AMX = 1 << 22 | 1 << 24 | 1 << 25 };
 /* Registers that the system saves, of XCR0: XMM and YMM; opmask and both halves of ZMM; tiles. */
 enum { XCR0_AVX = 0x06, XCR0_AVX512 = 0xE6, XCR0_TILES = 0x60000 };

@@ -19,7 +19,7 @@ static void fetch(void)
 	sha = EVP_MD_fetch(NULL, "SHA256", NULL);
 }
 
-/* libcrypto fails only on an empty heap or a broken installation. */
+/* libcrypto fails only without memory or in a broken installation. */
 static void need(int ok)
 {
 	if (ok)

@@ -1,7 +1,7 @@
 /* err.h - how a function says what went wrong.
  *
- * Three kinds of failure, three means.  A fault of ours is an assert.  An empty
- * heap aborts (alloc.h).  Everything else returns 0 or one of the codes below;
+ * There are three kinds of failure. A fault of weft itself is an assert.
+ * Running out of memory aborts (alloc.h).  Everything else returns 0 or one of the codes below;
  * a function whose failure a person will read takes a struct err * last and
  * fills it with what, where, and the two values that disagree. */
 #ifndef BASE_ERR_H
@@ -27,8 +27,9 @@ struct err {
 	char msg[512];
 };
 
-/* Formats the message, replacing an earlier one, and returns code.  Control bytes, which may come from what is quoted, become '?': a
- * message is one line, and says nothing to a terminal.  err may be NULL: then only the code is returned. */
+/* Formats the message, replacing an earlier one, and returns code.  Control bytes, which may come from what is quoted,
+ * become '?': a message is one line, and says nothing to a terminal.  err may be NULL: then only the code is
+ * returned. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "text: " before the message that is there.  Returns err->code. */

@@ -1,8 +1,8 @@
 /* fault.c - see fault.h.
  *
- * What fails within a guard jumps out of it by itself: no signal is raised, and no other
- * program's code stands between.  So SIGABRT means that somebody else gave up: the
- * allocator about its own books, a library, a sanitizer. */
+ * What fails within a guard jumps out of it by itself: no signal is raised, and no
+ * library's code is in between. So SIGABRT comes from elsewhere: the allocator that
+ * found its data damaged, a library, a sanitizer. */
 #include "base/fault.h"
 
 #include <assert.h>

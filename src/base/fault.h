@@ -1,6 +1,6 @@
 /* fault.h - work whose failure is its own.
  *
- * A failed assertion, an empty heap or a size that overflows ends the program,
+ * A failed assertion, a lack of memory or a size that overflows ends the program,
  * but within fault_guard it ends the guarded call alone.  For work on one
  * request, whose data no other thread reads: its allocations are lost (a leak,
  * once, in place of a crash), and the caller drops its data without reading them.

@@ -108,7 +108,7 @@ bool file_map_mend(const void *address)
 			continue;
 		/* First, so that no thread reads zeros before file_lost can tell it. */
 		atomic_compare_exchange_strong(&lost, &none, atomic_load(&mappings[i].path));
-		/* One page: those beside it may be the process's own already (file_map_own). */
+		/* One page: its neighbours may be the process's own already (file_map_own). */
 		at &= ~(uintptr_t)(PAGE_BYTES - 1);
 		if (mmap((void *)at, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		    MAP_FAILED)
@@ -140,7 +140,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
 	int fd;
 
 	*m = (struct file_map){ 0 };
-	/* O_NONBLOCK: to open a pipe would wait for who writes to it, before its kind can be seen. */
+	/* O_NONBLOCK: opening a pipe would wait for a writer, before its kind can be seen. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", path, strerror(errno));

@@ -54,7 +54,8 @@ static bool special_in_block(const char *p)
 	return any;
 }
 
-/* Bytes of p[0..n) before the first '"', '\\' or control character; n: there is none.  Less where the allowance says no. */
+/* Bytes of p[0..n) before the first '"', '\\' or control character; n: there is none.  Less where the allowance says
+ * no. */
 static size_t plain_run(const char *p, size_t n)
 {
 	size_t i = 0;
@@ -72,8 +73,8 @@ static size_t plain_run(const char *p, size_t n)
 	return i;
 }
 
-/* json-c clamps an integer beyond 64 bits.  So it is read from a text in which this stands behind such integers: then it
- * keeps the double nearest to it, with its digits.  No number of a text ends so by chance but one that is as large. */
+/* json-c clamps an integer beyond 64 bits.  So it is read from a text in which this suffix follows such integers: then
+ * json-c keeps the double nearest to it, with its digits. No smaller number of a text ends so by chance. */
 #define BEYOND "e000"
 
 /* Whether digits, with a sign or without, are an integer beyond 64 bits. */
@@ -93,8 +94,8 @@ static bool beyond_64_bits(const char *p, size_t n)
 }
 
 /* Finds errors that json-c accepts even when strict: NaN and Infinity, and control characters in strings.  Returns the
- * offset of the first, or n, also where the allowance ends the search.  beyond: gets the text up to and with each integer
- * beyond 64 bits, which BEYOND follows then; the rest from *copied on is the caller's to add. */
+ * offset of the first, or n, also where the allowance ends the search.  beyond: gets the text up to and with each
+ * integer beyond 64 bits, which BEYOND follows then; the rest from *copied on is the caller's to add. */
 static size_t refused_at(const char *p, size_t n, bool python, const char **why, struct buf *beyond, size_t *copied)
 {
 	size_t i = 0, look = ALLOWANCE_PIECE; /* where to look at the allowance next */
@@ -324,9 +325,9 @@ static struct long_string next_long(const char *p, size_t n, size_t from)
 	return (struct long_string){ n, 0 };
 }
 
-/* Whether an allocation of json-c's failed while it read a text of n bytes.  It reads on then, as if there were null or less
- * text, and only errno tells, which malloc also sets where it fails at first and then finds memory elsewhere.  So as much
- * as the text can need at once is asked for: what failed would fail again. */
+/* Whether an allocation of json-c's failed while it read a text of n bytes.  It reads on then, as if there were null or
+ * less text, and only errno tells, which malloc also sets where it fails at first and then finds memory elsewhere.  So
+ * as much as the text can need at once is asked for: what failed would fail again. */
 static bool failed_to_grow(size_t n)
 {
 	void *p;
@@ -342,9 +343,9 @@ static bool failed_to_grow(size_t n)
 /* *end: bytes that were read; *full: there was no memory.  json_tokener_continue: the text ends, or the allowance does,
  * before the value.
  *
- * json-c looks at each byte of a string by itself, 10 ns for one, which for a picture of 3 MB is longer than a step of
- * most models.  So it is given what stands before a long string, and the string is copied to where json-c gathers the
- * one that it is in. */
+ * json-c looks at each byte of a string, at 10 ns a byte: for an image of 3 MB that is longer than a step of most
+ * models. So it is given what precedes a long string, and the string is copied to where json-c gathers the one that it
+ * is in. */
 static struct json_object *feed(struct json_tokener *tok, const char *p, size_t n, size_t *end, bool *full)
 {
 	struct long_string s = next_long(p, n, 0);

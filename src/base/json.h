@@ -5,8 +5,8 @@
  * the byte offset, refusal of NaN, Infinity and trailing bytes, the source text
  * of numbers (a chat template must print 1.0 as 1.0), and integers of any size: one
  * beyond 64 bits is a JSON_INT that json_to_int refuses, that json_to_double rounds
- * and whose digits json_number_text has.  A byte order mark in front is left out.  Objects keep their order; of a repeated key the last
- * value counts. */
+ * and whose digits json_number_text has.  A byte order mark in front is left out.  Objects keep their order; of a
+ * repeated key the last value counts. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Of one text that a request brings (allowance.h).  A value costs up to some hundred bytes of memory and may
+/* Limits of one text of a request (allowance.h).  A value costs up to some hundred bytes of memory and may
  * have been two bytes of JSON, so both are bounded: some 100 MB each at most.  A token array of a million ids,
  * or fifty thousand messages, still fit. */
 enum {

@@ -21,7 +21,7 @@ bool log_wants(enum log_level level);
 
 /* A message longer than some 2,000 bytes is cut. */
 void log_at(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Of any length: as text, the message; as JSON, also members: `"a":1,"b":"x"`,
+/* Messages of any length. As text: the message; as JSON, also members: `"a":1,"b":"x"`,
  * which may not be empty nor hold a line break.  Control characters of a text
  * become blanks. */
 void log_record(enum log_level level, const char *message, const char *members);

@@ -48,8 +48,8 @@ static void span_check(const struct span *sp)
 	assert(sp->n_draft >= 0 && sp->n_draft < sp->n);
 }
 
-/* A reservation is taken back by going to where the slot stands: every kind can
- * stand there, so this needs no verb of its own. */
+/* A reservation is taken back by a rewind to the slot's own position, which
+ * every kind can reach; so this needs no verb of its own. */
 static void unreserve(struct caches *s, const struct span *sp, int n)
 {
 	while (n-- > 0) {
@@ -323,7 +323,7 @@ int source_get(struct source *from, void *p, size_t n, struct err *err)
 	return rc;
 }
 
-/* rest: only that, beside the first n_page pages of base. */
+/* rest: only that, after the first n_page pages of base. */
 static int read_all(struct caches *s, struct source *from, bool rest, const struct snaps *base, int n_page,
                     struct snaps *out, struct err *err)
 {
@@ -361,8 +361,8 @@ static int read_all(struct caches *s, struct source *from, bool rest, const stru
 		out->bytes += out->v[i]->bytes;
 		s->v[i]->snap_bytes += out->v[i]->bytes;
 		if (out->v[i]->pos != out->pos)
-			return err_set(err, E_FORMAT, "snapshot: %s stands at %d, the set at %d", o->name,
-			               out->v[i]->pos, out->pos);
+			return err_set(err, E_FORMAT, "snapshot: %s is at %d, the set at %d", o->name, out->v[i]->pos,
+			               out->pos);
 	}
 	return 0;
 }

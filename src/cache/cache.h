@@ -5,7 +5,7 @@
  * layer.  Everything outside src/cache/ and src/model/ handles the whole set
  * through the functions below and never asks what kind a cache is.
  *
- * Between two steps every cache of a sequence stands at the same position,
+ * Between two steps every cache of a sequence is at the same position,
  * which the engine keeps; the last sampled token is not in any cache yet.  The
  * calls of one step are, in this order,
  *
@@ -54,11 +54,11 @@ struct cache_pool {
 /* Properties of a cache that never change. */
 struct cache_facts {
 	int drafts_max;    /* most tentative rows of one span; INT_MAX: as many as it has */
-	bool goes_back;    /* a slot can go back to every position that it stood at */
+	bool goes_back;    /* a slot can go back to every position that it was at */
 	size_t unit_bytes; /* its pool is taken from in pieces of this size; 0: it has no pool */
 	int page_rows;     /* positions of a whole page; 0: it keeps none */
 	size_t page_bytes; /* contents of a whole page */
-	size_t rest_max;   /* most bytes of a snapshot's contents beside whole pages */
+	size_t rest_max;   /* most bytes of a snapshot's contents besides whole pages */
 };
 
 struct cache_ops {
@@ -69,8 +69,8 @@ struct cache_ops {
 	void (*close)(struct cache *, int slot);                       /* back to position 0, everything given back */
 	int (*reserve)(struct cache *, const struct span *);           /* 0 or E_FULL, and then nothing has changed */
 	void (*settle)(struct cache *, const struct span *, int keep); /* keep in [n - n_draft, n] */
-	/* The largest position at or before pos where this cache can stand, given
-	 * that it stands at `at`; 0 is always possible. */
+	/* The largest position at or before pos that this cache can go to from
+	 * `at`; 0 is always possible. */
 	int (*reach)(const struct cache *, int slot, int at, int pos);
 	/* pos came from reach.  Also undoes a reservation, with the span's pos. */
 	void (*rewind)(struct cache *, int slot, int pos);
@@ -78,8 +78,8 @@ struct cache_ops {
 	 * its sure rows, and capture may ask for it there until forget, unless the
 	 * slot goes back before it or is closed.  0 or E_FULL: it may not. */
 	int (*foresee)(struct cache *, const struct span *, int item, int pos);
-	/* A snapshot that restores a slot to pos > 0; immutable.  pos: where the slot
-	 * stands, or a position that was foreseen and not captured yet.  NULL when the
+	/* A snapshot that restores a slot to pos > 0; immutable.  pos: the slot's
+	 * position, or one that was foreseen and not captured yet.  NULL when the
 	 * budget is used up; at a foreseen position it never is. */
 	struct snap *(*capture)(struct cache *, int slot, int pos);
 	int (*snap_reach)(const struct snap *, int pos); /* largest position <= pos it can restore */
@@ -100,9 +100,9 @@ struct cache_ops {
 	size_t (*kept)(const struct cache *);
 	size_t (*alone)(const struct snap *);
 	/* For a kind whose slots and snapshots draw on a pool (cache->pool), all or none.
-	 * need: bytes that a sequence which stands at pos holds at most.  live: bytes that slots
-	 * and the snapshots held[0..n)->v[at] have; with a snapshot, those among them of what it
-	 * needs to stand at pos. */
+	 * need: most bytes that a sequence at pos holds.  live: bytes that slots
+	 * and the snapshots held[0..n)->v[at] have; with a snapshot, those of them that it needs
+	 * to be at pos. */
 	size_t (*need)(const struct cache *, int pos);
 	size_t (*live)(const struct cache *, const struct snaps *const *held, int n, int at, const struct snap *,
 	               int pos);
@@ -122,7 +122,7 @@ struct cache_ops {
 	int (*page_get)(const struct snap *, int page, void *out); /* 0 or E_DEVICE */
 	void (*page_set)(struct snap *, int page, const void *);
 	int (*write_rest)(const struct snap *, struct sink *);
-	/* Whole pages before n_page are base's, as far as it has them; the others are still to be set. */
+	/* Whole pages before n_page are base's, if it has them; the others are still to be set. */
 	int (*read_rest)(struct cache *, struct source *, const struct snap *base, int n_page, struct snap **,
 	                 struct err *);
 	void (*check)(const struct cache *); /* asserts its own books */
@@ -171,8 +171,8 @@ bool caches_ready(const struct caches *, int n);
 /* Nanoseconds by which copying one foreseen set of snapshots lengthened recent passes; 0: not measured yet. */
 double caches_copy_ns(const struct caches *);
 void caches_settle(struct caches *, const struct span *, int keep);
-/* Go back to pos, or to the nearest position before it where every cache can
- * stand: a recurrent state may have only 0 to offer.  Returns that position. */
+/* Go back to pos, or to the nearest position before it that every cache can
+ * go to: a recurrent state may have only 0 to offer.  Returns that position. */
 int caches_rewind(struct caches *, int slot, int at, int pos);
 void caches_close(struct caches *, int slot);
 size_t caches_shed(struct caches *, size_t want);
@@ -193,7 +193,8 @@ void snaps_drop(struct snaps *);
  * set would free now. */
 size_t caches_kept(const struct caches *);
 size_t snaps_alone(const struct snaps *);
-/* Bytes of the pools that a slot could reserve after this set was dropped (snapshots of states have a budget of their own). */
+/* Bytes of the pools that a slot could reserve after this set was dropped (snapshots of states have a budget of their
+ * own). */
 size_t snaps_room(const struct snaps *);
 /* Snapshots to bytes and back.  read trusts no number in the bytes and takes from the same budgets as
  * capture; the caller makes sure that the contents are undamaged and of this model. */
@@ -205,21 +206,21 @@ int caches_read(struct caches *, struct source *, struct snaps *out, struct err 
 /* The pools of all caches together. */
 struct cache_pool caches_pool(const struct caches *);
 size_t caches_unit_bytes(const struct caches *); /* one unit of each cache that has a pool; 0: none has */
-/* Bytes of the pools that a sequence which stands at pos holds at most. */
+/* Most bytes of the pools that a sequence at pos holds. */
 size_t caches_need(const struct caches *, int pos);
 /* The longest sequence, up to ctx_max, for which the pools have room when it is alone.  Any thread: what it reads
  * never changes. */
 int caches_longest(const struct caches *, int ctx_max);
-/* Bytes of the pools that slots and the n sets of held[] have; with a set (snaps), those among
- * them of what it needs to stand at pos. */
+/* Bytes of the pools that slots and the n sets of held[] have; with a set (snaps), those of
+ * them that it needs to be at pos. */
 size_t caches_live(const struct caches *, const struct snaps *const *held, int n, const struct snaps *, int pos);
-/* How many sets of snapshots more budgets have room for, beside the pools; at most `most`. */
+/* How many more sets of snapshots the budgets besides the pools have room for; at most `most`. */
 int caches_snaps_free(const struct caches *, int most);
 int caches_drafts_max(const struct caches *); /* most tentative rows of one span */
-/* Can a slot go back to every position that it stood at?  Else a way back is a snapshot. */
+/* Can a slot go back to every position that it was at? Else it needs a snapshot to go back. */
 bool caches_go_back(const struct caches *);
 size_t caches_rest_max(const struct caches *); /* no snaps_write_rest has more bytes */
-/* Appends what the bytes of snapshots depend on beside the model: kinds, shapes, row formats. */
+/* Appends what the bytes of snapshots depend on besides the model: kinds, shapes, row formats. */
 void caches_describe(const struct caches *, struct buf *);
 
 /* ---- snapshots in pieces ---- */
@@ -227,7 +228,7 @@ void caches_describe(const struct caches *, struct buf *);
 /* Snapshots to bytes and back in pieces, so that pages which snapshots share are written once: whole
  * pages and the rest.  Each cache that keeps pages is one part; a snapshot at pos has the whole pages
  * of a part from caches_page_first(pos) to pos / page_rows.  Reading begins with the rest: the whole
- * pages of a part before n_page are shared with base (NULL: n_page is 0) as far as base has them;
+ * pages of a part before n_page are shared with base (NULL: n_page is 0) if base has them;
  * those from snaps_page_wanted on must be set before anything is restored. */
 int caches_page_rows(const struct caches *); /* positions of a page, one number for all parts; 0: no pages */
 int caches_parts(const struct caches *);

@@ -23,7 +23,7 @@ struct paged_opts {
 /* NULL with E_UNSUPPORTED (a format that is not for heads of this size), E_LIMIT (no
  * page fits the budget, or memory) or E_FULL (refused). */
 struct cache *paged_open(struct backend *, const struct paged_opts *, struct err *);
-/* Pages of page_rows that a sequence which stands at pos needs at most: with a window (0: none) those of the window
+/* Most pages of page_rows that a sequence at pos needs: with a window (0: none) those of the window
  * and of a step, wherever pages begin. */
 int paged_need_pages(int window, int step_rows, int page_rows, int pos);
 /* For the model: this step's view (valid from begin to settle). */
@@ -43,7 +43,7 @@ struct state_opts {
 	int tape_rows; /* most tentative rows of one span */
 	size_t snap_bytes_max;
 };
-/* Sure rows that S is owed at most, beside tentative ones that came true: decoding writes S every STATE_LATE + 1 tokens.  Each costs
+/* Most settled rows that S is owed, besides accepted drafts: decoding writes S every STATE_LATE + 1 tokens.  Each costs
  * what a row of S's arithmetic does, every time S is read. */
 enum { STATE_LATE = 4 };
 /* NULL with E_FULL when the backend refuses. */

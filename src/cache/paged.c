@@ -1,14 +1,14 @@
 /* paged.c - keys and values of one group of layers, in pages that sequences and snapshots share.
  *
- * A page holds page_rows positions of all layers of the group.  Its books are on
- * the host: a reference count per page, a page table per slot, a list of page
+ * A page holds page_rows positions of all layers of the group.  Its accounts are
+ * on the host: a reference count per page, a page table per slot, a list of page
  * numbers per snapshot.  A row once settled is never written again, so sharing
  * needs no more than a count; only the last, part-filled page of a sequence can
- * be written while somebody else holds it, and that one is copied first.
+ * be written while something else holds it, and that one is copied first.
  *
  * Between steps a slot's table ends with the page that its position needs.  With a window it
  * begins with the first page that the next row can see: settle gives back those before it, so
- * a slot can go back only as far as the rows of that window are still there, and a snapshot
+ * a slot can go back only while the rows of that window are still there, and a snapshot
  * holds the pages of one window.  A position inside a step may need pages that settle gives
  * back; where it was foreseen a snapshot of it holds them from then on.
  *
@@ -57,7 +57,7 @@ struct paged {
 	size_t row_bytes, body_bytes, page_bytes; /* a position; page_rows of them; rounded up */
 	int page_max;                             /* of one sequence */
 	int pages, n_free;
-	int fresh; /* pages at the bottom of free_page that no memory stands behind yet, or any longer */
+	int fresh; /* pages at the bottom of free_page without memory */
 	uint8_t *base;
 	size_t pool_bytes;
 	int32_t *ref;            /* [pages] tables and snapshots that hold the page */
@@ -91,7 +91,7 @@ static int first_for(const struct paged *p, int pos)
 	return window && pos >= window ? (pos - window + 1) / p->o.page_rows : 0;
 }
 
-/* The nearest position at or before pos where rows from page `first` on suffice, for one that stands at `at`. */
+/* The nearest position at or before pos for which rows from page `first` on suffice, coming from `at`. */
 static int nearest(const struct paged *p, int first, int at, int pos)
 {
 	if (pos >= at)
@@ -211,7 +211,7 @@ static void paged_drop(struct snap *snap)
 	free(s);
 }
 
-/* Of a slot that has the rows before pos. */
+/* For a slot that has the rows before pos. */
 static struct paged_snap *snap_of_slot(struct paged *p, const struct table *t, int pos)
 {
 	struct paged_snap *s = snap_new(p, pos);
@@ -342,7 +342,7 @@ static void paged_close(struct cache *c, int slot)
 
 /* ---- snapshots ---- */
 
-/* Rows once written stay, so without a window all that lies before where a slot stands can be
+/* Rows once written stay, so without a window every position before the slot's can be
  * captured.  With one, settle gives pages back: the snapshot is made now, of pages that this step
  * will fill. */
 static int paged_foresee(struct cache *c, const struct span *sp, int item, int pos)
@@ -472,8 +472,8 @@ static size_t paged_kept(const struct cache *c)
 	return (size_t)(p->pages - p->n_free) * p->page_bytes - paged_live(c, NULL, 0, 0, NULL, 0);
 }
 
-/* Without a window, who shares a page shares all before it, so the pages held by this snapshot
- * alone are its last. */
+/* Without a window, a holder of a page also holds all before it, so the pages held by this
+ * snapshot alone are its last. */
 static size_t paged_alone(const struct snap *snap)
 {
 	const struct paged_snap *s = (const struct paged_snap *)snap;
@@ -669,7 +669,8 @@ static int formats_check(const struct paged *p, struct source *from, struct err 
 	return 0;
 }
 
-/* A snapshot at pos of whose pages those before n_page are base's, if it has them, and the others new.  NULL: no room. */
+/* A snapshot at pos of whose pages those before n_page are base's, if it has them, and the others new.  NULL: no
+ * room. */
 static struct paged_snap *snap_over(struct paged *p, int pos, const struct snap *base, int n_page)
 {
 	int first = first_for(p, pos), n = pages_for(p, pos), shared = first;

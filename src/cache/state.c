@@ -1,8 +1,7 @@
 /* state.c - recurrent state: S and conv tail of every slot, and their snapshots.
  *
- * A state stands where it stands: it cannot go back but to the beginning, and a
- * snapshot is a copy, made where the slot stands or, when that was foreseen, by the
- * pass on its way through a step.
+ * A state can go back to the beginning only. A snapshot is a copy, made at the
+ * slot's position or, if foreseen, by the pass on its way through a step.
  *
  * Rows that may be taken back never reach S: the pass lays what their updates need, a
  * fiftieth of S a row, on the slot's tape.  Nor does every row that is true: writing S costs
@@ -41,8 +40,8 @@ enum { SPARES_MAX = 32, SPARE_SHARE = 4 /* and at most this part of the budget *
 struct spares {
 	char *data[SPARES_MAX];
 	int n, n_max;
-	char *half; /* one that is being made ready, NULL: none, ... */
-	size_t at;  /* ... and how far */
+	char *half; /* the one that is being made ready; NULL: none */
+	size_t at;  /* bytes of half that are ready */
 };
 
 /* S or the tails of all slots, and of one more that is never written, so that it
@@ -62,11 +61,11 @@ struct state {
 	struct state_view view;
 	int32_t *owed;     /* [slots] rows on its tape that S is owed */
 	bool *still;       /* [slots] in the step begun */
-	bool *spoiled;     /* [slots] stands at 0 but does not hold zeros yet */
+	bool *spoiled;     /* [slots] is at 0 but does not hold zeros yet */
 	size_t snap_bytes; /* of live snapshots, and of foreseen ones */
 	int n_snap;
-	/* Of the last step: the snapshots that the pass fills, until they are
-	 * captured or forgotten, and where it does (view.keep). */
+	/* The last step's: snapshots that the pass fills, until they are
+	 * captured or forgotten, and after which rows (view.keep). */
 	struct state_snap **seen; /* [n_seen] of [seen_room] */
 	int n_seen, seen_room;
 	struct state_keep *keep; /* [seen_room] */
@@ -239,8 +238,8 @@ static void forget(struct state *st, int slot, int pos)
 	st->n_seen = n;
 }
 
-/* Takes in what the last pass measured of its copies.  A longer time than is known counts for a tenth and a shorter one for
- * half, since a copy may have been held up by something else.  Copies into fresh memory do not count. */
+/* Takes in what the last pass measured of its copies.  A longer time than is known counts for a tenth and a shorter one
+ * for half, since a copy may have been held up by something else.  Copies into fresh memory do not count. */
 static void learn_cost(struct state *st)
 {
 	double ns = (double)st->keep_ns / (st->view.n_keep ? st->view.n_keep : 1);
@@ -251,7 +250,8 @@ static void learn_cost(struct state *st)
 	st->fresh = false;
 }
 
-/* Does a step leave S as it is?  Room for tentative rows is not room to owe more: what is owed is computed again by each step. */
+/* Does a step leave S as it is?  Room for tentative rows is not room to owe more: what is owed is computed again by
+ * each step. */
 static bool is_still(const struct state *st, const struct span *sp)
 {
 	return st->o.shape.heads_v && st->owed[sp->slot] + sp->n - sp->n_draft <= STATE_LATE;
@@ -317,7 +317,7 @@ static void state_settle(struct cache *c, const struct span *sp, int keep)
 	st->owed[sp->slot] = state_taped_at(&st->view, sp) + keep - state_taped(&st->view, sp);
 }
 
-/* Makes S and the tails what they should be where the slot stands. */
+/* Makes S and the tails what they should be at the slot's position. */
 static void pay(struct state *st, int slot)
 {
 	if (st->owed[slot])

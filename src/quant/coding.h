@@ -15,13 +15,13 @@ struct coding {
 	bool bias;
 	/* Rows that have codes and scales between one another, in blocks; NULL: struct weight says where scales are. */
 	const struct file_block *block;
-	/* Of a block with codes of 4 bits, two in a byte: where these begin, and how many bytes hold the lower codes' inputs and
-	 * then the upper codes'; run 0: they lie otherwise. */
+	/* A block's codes of 4 bits, two in a byte: where these begin, and how many bytes hold the lower codes' inputs
+	 * and then the upper codes'; run 0: they lie otherwise. */
 	int nibbles_at, nibbles_run;
 };
 
-/* Kinds of scales in a file's block, and how a group's scale (and bias) follows from them; d and m are f16 numbers of the
- * block. */
+/* Kinds of scales in a file's block, and how a group's scale (and bias) follows from them; d and m are f16 numbers of
+ * the block. */
 enum scale_kind {
 	SCALE_HALF,      /* d, the block's first two bytes; a block is a group */
 	SCALE_HALVES,    /* d and, as bias, m, the first four; a block is a group */
@@ -47,7 +47,8 @@ void scale_of_parts(float *scale, float *bias, const struct coding *c, const str
 /* Stored codes of inputs [k, k + n) of row o; scales and biases of groups [g, g + n).  Whole blocks. */
 void file_block_codes(uint8_t *code, const struct weight *w, int o, int k, int n);
 void file_block_scales(float *scale, float *bias, const struct weight *w, int o, int g, int n);
-/* Scales and biases of all groups of outputs o .. o + n - 1, n <= 16, to lanes 0 .. n - 1 of scale[g * step], the rest 0. */
+/* Scales and biases of all groups of outputs o .. o + n - 1, n <= 16, to lanes 0 .. n - 1 of scale[g * step], the rest
+ * 0. */
 void file_block_lanes(float *scale, float *bias, size_t step, const struct weight *w, int o, int n);
 
 /* The commonest weights: affine codes of 4 or 8 bits in groups of 64, whole lines of them. */

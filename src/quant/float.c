@@ -17,7 +17,7 @@ static void decode_bf16(float *out, const struct weight *w, int o)
 {
 	const uint8_t *row = w->data + (size_t)o * w->row_bytes, *blocks = packed_of(w);
 
-	if (blocks) { /* to the end of out, so that what becomes of a number never stands before it */
+	if (blocks) { /* to the end of out, so that a number's result is never before the number */
 		uint8_t *end = (uint8_t *)(out + w->cols) - w->row_bytes;
 
 		packed_read_row(end, w, blocks, o);

@@ -1,7 +1,7 @@
-/* format.h - how rows of numbers are written in a model file, and who multiplies them.
+/* format.h - how rows of numbers are written in a model file, and what multiplies them.
  *
  * One file per format (float.c, affine.c, fp4.c ...) with its ISA kernels
- * beside it, and one line in formats.c.  Weights stay where the file has them:
+ * next to it, and one line in formats.c.  Weights stay where the file has them:
  * row-major, mapped read-only, any alignment; a kernel that wants another layout
  * makes it in its scratch, a panel at a time.  The commonest formats also have a packed
  * form (packed.h), which a backend with memory to spare makes once and kernels then read instead.
@@ -119,7 +119,8 @@ size_t weight_scale_bytes(const struct weight *w);
 /* Rows [first, first + n) as a weight of their own: one expert of a stack, one half of a fused pair. */
 struct weight weight_rows(const struct weight *w, int first, int n);
 
-/* Rows of activations in the forms kernels want.  f is always there; q, scale and sum only when prepared for a coded format. */
+/* Rows of activations in the forms kernels want.  f is always there; q, scale and sum only when prepared for a coded
+ * format. */
 struct acts {
 	int rows, cols;
 	const float *f; /* [rows][ld] */
@@ -148,7 +149,8 @@ enum { ACTS_TILE = 16, ACTS_TILED = 5 }; /* rows of a tile; fewer rows than the 
 typedef void acts_quantise_fn(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols,
                               int group);
 acts_quantise_fn *acts_quantiser(enum cpu_level level);
-/* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL: the level's kernels do not read tiles. */
+/* Lays out one tile from rows r0 .. r0 + rows - 1 of a, rows <= ACTS_TILE.  NULL: the level's kernels do not read
+ * tiles. */
 static inline size_t acts_tile_bytes(int cols, int group)
 {
 	return (size_t)ACTS_TILE * ((size_t)cols + (size_t)(cols / group) * 3 * sizeof(float));
@@ -173,8 +175,8 @@ enum acts_form { ACTS_FLOAT, ACTS_INT8, ACTS_BF16 }; /* f only; q and its scales
 struct kernels {
 	weight_mul_fn *mul[2]; /* by enum arith */
 	enum acts_form acts;   /* what ARITH_FAST wants */
-	/* From this many rows on, the product of ARITH_FAST prefetches its own output lines, since rows of outputs may lie
-	 * pages apart.  0: it never does. */
+	/* From this many rows on, the product of ARITH_FAST prefetches its own output lines, since rows of outputs may
+	 * lie pages apart.  0: it never does. */
 	int prefetch_rows;
 	/* The product of ARITH_FAST reads the packed form where there is one, and then nothing else of the weight. */
 	bool packed;
@@ -227,7 +229,7 @@ void vec_kernels(struct vec_kernels *k, enum cpu_level level);
 
 /* How the K or V vector of one head and token is written in the cache.  Without
  * state: the bytes depend on the vector alone.  A format may rotate vectors by a
- * fixed rotation first; then queries are rotated likewise, scores are the same,
+ * fixed rotation first; then queries are rotated in the same way, scores are the same,
  * and the sums of mix are rotated back once.  docs/kv-cache.md has the formats. */
 enum kv_side { KV_KEYS, KV_VALUES };
 struct kv_kernels;

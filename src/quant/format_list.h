@@ -10,7 +10,7 @@
 	X(bf16)          \
 	X(affine1) X(affine2) X(affine3) X(affine4) X(affine5) X(affine6) X(affine8) X(mxfp4) X(nvfp4) X(mxfp8) X(fp8)
 
-/* The tensor types of GGUF that matrices are made of, beside plain numbers: format_NAME and gguf_NAME of each.
+/* The tensor types of GGUF that matrices have, besides plain numbers: format_NAME and gguf_NAME of each.
    clang-format 14 does not come to an end with the list. */
 /* clang-format off */
 #define GGUF_TYPES(X) \

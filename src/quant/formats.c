@@ -85,7 +85,7 @@ static int check_scales(const struct mode *m, const char *name, const void *bias
 	if (*t != DT_U8 && *t != m->scale)
 		return err_set(err, E_FORMAT, "%s: scales of type %s; %s has U8", name, dtype_name(*t), m->mode);
 	if (biases)
-		return err_set(err, E_FORMAT, "%s: biases beside mode %s, which has none", name, m->mode);
+		return err_set(err, E_FORMAT, "%s: biases with mode %s, which has none", name, m->mode);
 	*t = m->scale;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* fp8.c - E4M3 elements: mxfp8, in groups of 32 with a power-of-two scale, and fp8, in any groups of whole lanes with a
- * float for a scale.  The products are of floats at every arithmetic: 8-bit floats are no integers. */
+ * float for a scale.  The products are of floats at every arithmetic, since 8-bit floats are not integers. */
 #include "quant/lanes/lane_table.h"
 #include "quant/level_kernels.h"
 

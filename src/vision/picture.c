@@ -32,8 +32,8 @@ struct size {
 	int64_t w, h;
 };
 
-/* Multiples of unit, of an area within the bounds, as near to w x h as may be; first_least: what the first rounding gives
- * at least. */
+/* Multiples of unit, of an area within the bounds, as near to w x h as may be; first_least: what the first rounding
+ * gives at least. */
 static struct size area_size(int w, int h, int unit, int64_t area_min, int64_t area_max, int first_least)
 {
 	struct size s = { least(to_unit(w, unit), first_least), least(to_unit(h, unit), first_least) };
@@ -83,8 +83,8 @@ static struct size longest_size(const struct picture_form *f, int w, int h)
 	return (struct size){ up_to_unit(w > 0 ? w : 1, unit), up_to_unit(h > 0 ? h : 1, unit) };
 }
 
-/* Chooses the grid with an allowed number of tiles whose aspect is nearest to the image's; among equally near ones a larger
- * grid only if the image fills half of it. */
+/* Chooses the grid with an allowed number of tiles whose aspect is nearest to the image's; among equally near ones a
+ * larger grid only if the image fills half of it. */
 static void best_tiles(const struct picture_form *f, int w, int h, int *rows, int *cols)
 {
 	double aspect = (double)w / h, nearest = HUGE_VAL;
@@ -192,7 +192,7 @@ static void read_colours(struct conf *c, const char *key, float out[3])
 		return;
 	for (size_t i = 0; i < 3; i++) {
 		if (json_len(list) != 3 || json_to_double(json_at(list, i), &v) || !isfinite(v)) {
-			conf_fail(c, E_FORMAT, "%s: is no list of three numbers", key);
+			conf_fail(c, E_FORMAT, "%s: is not a list of three numbers", key);
 			return;
 		}
 		out[i] = (float)v;
@@ -217,7 +217,7 @@ static void read_tiles(struct picture_form *f, struct conf *c)
 	f->split = conf_bool_or(c, "do_image_splitting", f->split);
 	f->whole = conf_bool_or(c, "use_thumbnail", f->whole);
 	if (f->edge % (f->patch * f->merge))
-		conf_fail(c, E_FORMAT, "tile_size: %d is no multiple of %d", f->edge, f->patch * f->merge);
+		conf_fail(c, E_FORMAT, "tile_size: %d is not a multiple of %d", f->edge, f->patch * f->merge);
 }
 
 int picture_read(struct picture_form *f, const struct json *processor, const char *file, struct err *err)

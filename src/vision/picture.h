@@ -1,7 +1,8 @@
 /* picture.h - what a family does with an image before its tower: at which size, cut into which views, in which patches.
  *
  * Everything is a function of the image's size and the settings, and is known before a pixel is resampled: how many
- * rows an image has in a prompt, and what stands around them.  The formulas are those of Hugging Face's processors. */
+ * rows an image has in a prompt, and which tokens are around them.  The formulas are those of Hugging Face's
+ * processors. */
 #ifndef VISION_PICTURE_H
 #define VISION_PICTURE_H
 
@@ -36,7 +37,7 @@ struct picture_form {
 	int patches_max;            /* SIZE_FILL */
 	int tiles_min, tiles_max;   /* SIZE_TILES */
 	double tolerance;           /* tiled from tolerance * area_max pixels on */
-	bool split, whole;          /* SIZE_TILES: large images are cut; and seen as a whole beside */
+	bool split, whole;          /* SIZE_TILES: large images are cut, and also seen as a whole */
 	float mean[3], std[3];      /* of values in [0, 1] */
 };
 
@@ -50,7 +51,7 @@ struct picture_view {
 struct picture_plan {
 	struct {
 		int w, h;
-	} resize[2]; /* what the image is resized to; the second for the view of the whole beside tiles */
+	} resize[2]; /* what the image is resized to; the second for the view of the whole with tiles */
 	int n_resize, tile_rows, tile_cols; /* tiles 0: none */
 	struct picture_view view[PICTURE_VIEWS];
 	int n_view;

@@ -364,7 +364,7 @@ static int replace(const struct media *m, int32_t *ids, int *n, int at, struct e
 	return 0;
 }
 
-/* A placeholder that is no row itself, and not the mark before rows. */
+/* A placeholder that is neither a row itself nor the mark before rows. */
 static bool lone_placeholder(const struct tower *t, const int32_t *ids, int n, int at)
 {
 	return t->placeholder != t->image_token && ids[at] == t->placeholder &&

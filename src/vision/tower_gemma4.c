@@ -1,12 +1,12 @@
-/* tower_gemma4.c - Gemma 4's tower: RMS norms around both blocks, norms of queries, keys and values, places by axis, rotation
- * by column and row, gated GELU; products with stored bounds in the small models. */
+/* tower_gemma4.c - Gemma 4's tower: RMS norms around both blocks, norms of queries, keys and values, places by axis,
+ * rotation by column and row, gated GELU; products with stored bounds in the small models. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "vision/tower_parts.h"
 
-/* The four bounds beside a matrix. */
+/* The four bounds of a matrix. */
 static void bind_bounded(struct binder *b, struct tower_linear *l, int rows, int cols, int i, const char *name,
                          bool bounded)
 {

@@ -4,7 +4,7 @@
  *     per block:  x += n(proj attention(norm(x)));  x += n(mlp(norm(x)))
  *     [post norm];  rows = projector(x), several patches to a row
  *
- * Patches are computed in the order of the rows that they become: merge x merge patches of one row stand together. */
+ * Patches are computed in the order of the rows that they become: merge x merge patches of one row are adjacent. */
 #ifndef VISION_TOWER_PARTS_H
 #define VISION_TOWER_PARTS_H
 
@@ -43,8 +43,8 @@ struct tower_block {
 enum { PROJECTOR_LINEARS = 3 };
 struct projector {
 	struct tower_norm before; /* of each patch */
-	bool average;        /* a row is factor times the sum of its patches, else they stand one after the other */
-	bool channels_first; /* as [channel][patch] */
+	bool average;             /* a row is factor times the sum of its patches, else they are one after the other */
+	bool channels_first;      /* as [channel][patch] */
 	float factor;
 	const float *gain, *shift; /* of the average; NULL: none */
 	struct tower_norm joined;  /* of each row */
@@ -94,7 +94,8 @@ struct tower {
 	int deep_after[TOWER_DEEP], n_deep; /* blocks */
 	bool both_ways, grid_places;        /* media: whole; rotary positions by row and column */
 
-	/* Token ids: of a row; of an image as templates write it; marks that the family's layout has, or TOWER_UNKNOWN. */
+	/* Token ids: of a row; of an image as templates write it; marks that the family's layout has, or
+	 * TOWER_UNKNOWN. */
 	int32_t image_token, placeholder, mark[TOWER_MARKS];
 
 	struct backend *be;
@@ -119,7 +120,8 @@ struct tower_family {
 	void (*bind)(struct tower *t, struct binder *b, struct conf *c);
 	/* Texts of t->mark, NULL-ended; "" is not looked up. */
 	const char *const *marks;
-	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its length. */
+	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its
+	 * length. */
 	int (*layout)(const struct tower *t, const struct picture_plan *p, int32_t *out);
 };
 extern const struct tower_family tower_qwen, tower_qwen2, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2,
@@ -136,9 +138,9 @@ const float *bind_host_table(struct binder *b, int rows, int cols, const char *p
 void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias);
 int layout_plain(const struct tower *t, const struct picture_plan *p, int32_t *out);
 
-/* Backend memory for a run, with anything in it; *bytes is what is wanted and becomes what it has, *ready how much of that was
- * written before, from its front on.  NULL: there is none.
- * tower_give keeps it for the next run, or frees it.  On any thread. */
+/* Backend memory for a run, with anything in it; *bytes is what is wanted and becomes what it has, *ready how much of
+ * that was written before, from its front on.  NULL: there is none. tower_give keeps it for the next run, or frees it.
+ * On any thread. */
 void *tower_take(struct tower *t, size_t *bytes, size_t *ready);
 void tower_give(struct tower *t, void *area, size_t bytes);
 

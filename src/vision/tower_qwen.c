@@ -1,5 +1,5 @@
-/* tower_qwen.c - the towers of Qwen3-VL and Qwen3.5 (LayerNorm, learned places, deepstack in the former), of Qwen2.5-VL (RMS
- * norms, gated MLPs, windows), and of Qwen2-VL (LayerNorm, no places but rotations). */
+/* tower_qwen.c - the towers of Qwen3-VL and Qwen3.5 (LayerNorm, learned places, deepstack in the former), of Qwen2.5-VL
+ * (RMS norms, gated MLPs, windows), and of Qwen2-VL (LayerNorm, no places but rotations). */
 #include <stdio.h>
 #include <string.h>
 #include <math.h>
@@ -114,7 +114,7 @@ static void bind_qwen(struct tower *t, struct binder *b, struct conf *c)
 	while ((side + 1) * (side + 1) <= table)
 		side++;
 	if (side * side != table)
-		conf_fail(c, E_FORMAT, "num_position_embeddings: %d is no square", table);
+		conf_fail(c, E_FORMAT, "num_position_embeddings: %d is not a square", table);
 	read_deepstack(t, c);
 	if (c->code)
 		return;
@@ -182,7 +182,8 @@ static void bind_qwen2_5(struct tower *t, struct binder *b, struct conf *c)
 	bind_merger(b, t, &t->projector, "merger.ln_q", "merger.mlp.0", "merger.mlp.2", TOWER_NORM_RMS, false);
 }
 
-/* Of Qwen2-VL, whose hidden_size is the width of the text's vectors, and the tower's a factor of mlp_ratio below its MLP's. */
+/* For Qwen2-VL, whose hidden_size is the width of the text's vectors, and the tower's a factor of mlp_ratio below its
+ * MLP's. */
 static void read_qwen2(struct tower *t, struct conf *c)
 {
 	const char *act = conf_str_or(c, "hidden_act", "quick_gelu");

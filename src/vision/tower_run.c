@@ -1,9 +1,9 @@
 /* tower_run.c - a tower at work on one image, in units that end where the caller's time does.
  *
- * A unit is one stage of some adjacent patches.  Once the view's memory is there, stages follow each other, each over all
- * patches of the view: the embedding; of each block keys and values, then everything else; the projector.  A unit's results
- * do not depend on which patches share it, as the backend's operations promise, so neither do the vectors on the time that
- * steps are given.
+ * A unit is one stage of some adjacent patches.  Once the view's memory is there, stages follow each other, each over
+ * all patches of the view: the embedding; of each block keys and values, then everything else; the projector.  A unit's
+ * results do not depend on which patches share it, as the backend's operations promise, so neither do the vectors on
+ * the time that steps are given.
  *
  * Keys and values of one block at a time lie in pages, as a text model's do, and are attended to by the same operation:
  * a patch that sees its whole segment is a row at the segment's last position. */
@@ -62,7 +62,8 @@ struct tower_run {
 	enum stage stage;
 	int block, deep, next; /* which block, which of the deepstack, first patch of the next unit */
 	int unit;              /* patches of a unit */
-	/* Nanoseconds of a patch in the last unit of the stage, in blocks without windows and with them; 0: not yet known. */
+	/* Nanoseconds of a patch in the last unit of the stage, in blocks without windows and with them; 0: not yet
+	 * known. */
 	double pace[STAGE_DONE][2];
 	struct kv_view cached; /* the keys and values of the block at work, as the unit sees them */
 	struct pass pass;
@@ -378,7 +379,7 @@ static struct kv_view view_of(const struct tower_run *r, const struct segments *
 		                 .page_max = s->page_max };
 }
 
-/* Tables of a unit: patches [first, first + n); all see their segments, or stand where they are. */
+/* Tables of a unit: patches [first, first + n); all see their segments, or themselves only. */
 static int begin(struct tower_run *r, const struct segments *s, int first, int n, bool whole)
 {
 	r->cached = view_of(r, s);
@@ -741,9 +742,9 @@ static int least_of(const struct tower_run *r)
 	return UNIT_LEAST / group * group + (group > UNIT_LEAST ? group : 0);
 }
 
-/* Patches of the next unit: as many as `left` nanoseconds are good for at the pace of the stage's last one, and half of all
- * that were given: new memory, or another program, may make it twice as long.  In whole numbers of the least unit, since kernels
- * are slower with odd rows. */
+/* Patches of the next unit: as many as `left` nanoseconds are good for at the pace of the stage's last one, and half of
+ * all that were given: new memory, or another program, may make it twice as long.  In whole numbers of the least unit,
+ * since kernels are slower with odd rows. */
 static int unit_of(const struct tower_run *r, int64_t left, int64_t half, double pace)
 {
 	int n = r->n - r->next, least = least_of(r);
@@ -756,8 +757,8 @@ static int unit_of(const struct tower_run *r, int64_t left, int64_t half, double
 	return n < r->n - r->next ? n : r->n - r->next;
 }
 
-/* Writes new memory of the area, from front to back, until the part ends, and the tables once that is done: the system may take
- * milliseconds to find memory, which a unit would not foresee.  Returns the time. */
+/* Writes new memory of the area, from front to back, until the part ends, and the tables once that is done: the system
+ * may take milliseconds to find memory, which a unit would not foresee.  Returns the time. */
 static int64_t fill_area(struct tower_run *r, int64_t now, int64_t end)
 {
 	const struct picture_view *v = &r->plan->view[r->view];

@@ -39,7 +39,7 @@ static void bind_blocks(struct tower *t, struct binder *b, float eps)
 	bind_norm(b, &t->post, TOWER_NORM_LAYER, h, 0, eps, "post_layernorm", -1, "");
 }
 
-/* The projector's tensors stand beside the tower's. */
+/* The projector's tensors are next to the tower's. */
 static const char *const projector_prefixes[] = { "multi_modal_projector.", "model.multi_modal_projector.", NULL };
 
 static void to_projector(struct tower *t, struct binder *b, const char *shown_by)
@@ -137,7 +137,7 @@ static void bind_lfm2(struct tower *t, struct binder *b, struct conf *c)
 	while ((side + 1) * (side + 1) <= places)
 		side++;
 	if (side * side != places)
-		conf_fail(c, E_FORMAT, "num_patches: %d is no square", places);
+		conf_fail(c, E_FORMAT, "num_patches: %d is not a square", places);
 	if (!c->code && !picture_read(&t->form, top.j, top.file, c->err)) /* the processor's file has the same keys */
 		t->places = PLACES_ANTIALIAS;
 	if (c->code || top.code) {

@@ -252,7 +252,7 @@ class Bodies(SharedStub):
         (CHAT, user("x", structured_outputs={"structural_tag": "{}"}), 400, "structured_outputs.structural_tag", "not supported"),
         (CHAT, user("x", structured_outputs={"regex": "(?=a)"}), 400, "structured_outputs.regex", "not supported"),
         (CHAT, user("x", guided_choice="a"), 400, "guided_choice", "an array of strings"),
-        (CHAT, user("x", guided_choice=["a", 1]), 400, "guided_choice", "choice 1 is no string"),
+        (CHAT, user("x", guided_choice=["a", 1]), 400, "guided_choice", "choice 1 is not a string"),
         (CHAT, user("x", grammar=["a"]), 400, "grammar", "a string"),
         (CHAT, user("x", grammar='root ::= "a" | b'), 400, "grammar", 'line 1, column 16: there is no rule "b"'),
         (CHAT, user("x", grammar='root ::= root "a" | "b"'), 400, "grammar", 'rule "root", line 1, column 1: it begins with itself'),

@@ -204,7 +204,7 @@ static void sums_out(float *out, size_t ld, const float *f, int rows, int n_out)
 
 /* ---- few rows: weights as they lie ---- */
 
-/* Registers 0, 1: sums; 4: weights; 6, 7: activations of R rows.  Of n outputs at a time. */
+/* Registers 0, 1: sums; 4: weights; 6, 7: activations of R rows. n outputs at a time. */
 static void configure_direct(int n, int R)
 {
 	struct tile_config c = { .palette = 1 };

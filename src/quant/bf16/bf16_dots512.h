@@ -10,8 +10,8 @@
  * floats, which are half the work.  There panels are kept as floats, and the same steps are made
  * one by one.
  *
- * Additions between blocks count denormals as zeros too: whoever calls sets DOTS_ZEROS in MXCSR around
- * a function that is not inlined. */
+ * Additions between blocks count denormals as zeros too: the caller sets DOTS_ZEROS in MXCSR around a
+ * function that is not inlined. */
 #ifndef QUANT_BF16_DOTS512_H
 #define QUANT_BF16_DOTS512_H
 

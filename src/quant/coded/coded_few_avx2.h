@@ -1,5 +1,5 @@
-/* coded_few_avx2.h - affine codes of 4 or 8 bits in groups of 64 with AVX2: words of 8 outputs by some rows, in registers.
- * For files that are compiled twice, as coded_avx2.h says.
+/* coded_few_avx2.h - affine codes of 4 or 8 bits in groups of 64 with AVX2: words of 8 outputs by some rows, in
+ * registers. For files that are compiled twice, as coded_avx2.h says.
  *
  * Without vpdpbusd eight pairs of products of 4 bits are summed in 16 bits (15 x 127 x 16 =
  * 30480), and codes of 8 bits are multiplied as 16 bits, those of even inputs and those of odd. */
@@ -9,8 +9,8 @@
 #include "quant/coded/coded_avx2.h"
 #include "quant/coded/coded_kernels.h"
 
-/* One row's activations to where groups are `step` bytes apart.  Of 4 bits of rows, of each eight 0 2 4 6 1 3 5 7; of 4 bits of
- * blocks and of 8 as they are, or of 8 without vpdpbusd as int16, of each four 0 2 1 3. */
+/* One row's activations to where groups are `step` bytes apart.  4 bits in rows: each eight in the order 0 2 4 6 1 3 5
+ * 7. 4 bits in blocks, and 8 bits: unchanged; 8 bits without vpdpbusd: as int16, each four in the order 0 2 1 3. */
 void LEVEL(coded_inputs)(int8_t *to, size_t step, const int8_t *q, int cols, int bits, bool blocks);
 
 /* Rows up to which, with vpdpbusd, it is faster to shift the sums of the bytes' upper codes than the codes. */
@@ -98,7 +98,7 @@ struct block_rows {
 	const float *beside; /* [groups][rows][scale, scaled sum] */
 	int n;
 };
-/* Rows r0 .. r0 + n - 1 of x; what of them is laid out stands from `to` on.  Returns where that ends. */
+/* Rows r0 .. r0 + n - 1 of x; what is laid out of them is at `to` on.  Returns where that ends. */
 int8_t *LEVEL(block_rows_of)(struct block_rows *d, int8_t *to, const struct acts *x, int r0, int n, int bits);
 /* n times 16 outputs of w, whose blocks those at `blocks` are. */
 void LEVEL(packed_rows)(float *out, size_t ld, const struct weight *w, const uint8_t *blocks, int n,

@@ -7,7 +7,7 @@
  * multiplied as |w| by x with w's sign (128 x 127 x 2 = 32512 just fits), and 128
  * times the sum of x is added back.
  *
- * The commonest weights: coded_few_avx2.c.  Of the others, codes of 16 outputs are unpacked,
+ * The commonest weights: coded_few_avx2.c. For the others, codes of 16 outputs are unpacked,
  * PANEL_INPUTS inputs at a time, into quads of inputs, [inputs / 4][16][4], and
  * tiles of 1 to TILE_ROWS rows run over them. */
 #include <assert.h>

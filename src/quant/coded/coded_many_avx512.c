@@ -1,16 +1,16 @@
 /* coded_many_avx512.c - many rows over coded weights with vpdpbusd; the bits of coded.c.
  *
  * Codes of 32 outputs are unpacked into quads of inputs, [inputs / 4][32][4], and a tile of
- * rows by outputs runs over them.  Of more than WHOLE inputs a stretch of STRETCH is unpacked
- * at a time, so that it stays in the first cache for all rows; the sums in float wait in memory
+ * rows by outputs runs over them.  With more than WHOLE inputs a stretch of STRETCH is
+ * unpacked at a time, so that it stays in the first cache for all rows; the sums in float wait in memory
  * between two stretches, which changes no bit of them.
  *
- * A tile of six rows is bound by arithmetic: of each 240 vector instructions 192 are products
- * and 48 the float steps of a group of 64.  Beside it, what comes from far counts: the next
- * codes are asked for one line at a group, the lines outputs are written to before the tile that
- * writes them, and beside stretches the activations, which may be more than the second cache
- * holds.  Where few rows take a panel of all inputs, codes are asked for while those before them
- * are unpacked. */
+ * A tile of six rows is bound by arithmetic: of 240 vector instructions 192 are products and
+ * 48 the float steps of a group of 64. So what comes from memory is prefetched: the next
+ * codes one line a group, the lines of outputs before the tile that writes them, and with stretches
+ * the activations, which may be more than the second cache holds. If few rows take a panel of
+ * all inputs, codes are prefetched while those before them are unpacked.
+ *  */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -86,7 +86,8 @@ INLINE void panel_bytes(uint8_t *panel, const uint8_t *const row[16], int cols, 
 	}
 }
 
-/* Inputs [k0, k1) of outputs o .. o + n_out - 1, n_out <= 16, whose rows are blocks; what is beyond the last repeats it. */
+/* Inputs [k0, k1) of outputs o .. o + n_out - 1, n_out <= 16, whose rows are blocks; what is beyond the last repeats
+ * it. */
 static void panel_unpacked(uint8_t *panel, const struct weight *w, int o, int n_out, int k0, int k1, const __m512i *lut)
 {
 	uint8_t code[16][FILE_BLOCK_MOST];
@@ -273,7 +274,7 @@ static void panel_codes(const struct panel_scratch *m, const struct weight *w, i
 			planes_panel_avx512(to, 128, w, blocks, o + (16 * h < n_out ? 16 * h : 0), k0, k1);
 			continue;
 		}
-		if (blocks) { /* what is beyond the last output, likewise */
+		if (blocks) { /* so is what is beyond the last output */
 			const uint8_t *from = packed_at(w, blocks, o + (16 * h < n_out ? 16 * h : 0),
 			                                k0 / BLOCK_INPUTS);
 

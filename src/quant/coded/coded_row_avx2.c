@@ -25,7 +25,7 @@ struct one {
 	const struct weight *w;
 	const float *beside; /* [groups][scale, scaled sum] */
 	size_t groups;
-	size_t lines;    /* of scales and biases that stand beside eight groups of each run */
+	size_t lines;    /* of scales and biases of eight groups of each run */
 	int8_t *q;       /* [groups][INPUTS] */
 	float *scale;    /* [EIGHT][scale, bias][OUT] */
 	int32_t *sum[2]; /* [RUN][OUT][groups] of the outputs that are being read, and of those before */
@@ -54,8 +54,8 @@ static void one_lay(struct one *d, uint8_t *p, int cols, int bits)
 	assert(at <= coded_row_scratch(cols));
 }
 
-/* Of each group of 4 bits the even inputs, then the odd ones; of 8 bits as they are, or as int16,
- * of each 32 the even ones, then the odd ones. */
+/* 4 bits: each group's even inputs, then the odd ones. 8 bits: as they are, or as int16, each
+ * 32's even ones, then the odd ones. */
 static void one_inputs(int8_t *to, const int8_t *q, int cols, int bits)
 {
 	const __m256i halves = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10,
@@ -113,7 +113,7 @@ INLINE __m256i sums_4(__m256i v, const int8_t *q)
 		_mm256_set1_epi16(1));
 }
 
-/* Of 8 bits, half a group. */
+/* 8 bits: half a group. */
 INLINE __m256i sums_8(__m256i acc, __m256i v, const int8_t *q, const bool first)
 {
 	__m256i even = _mm256_and_si256(v, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(v, 8);

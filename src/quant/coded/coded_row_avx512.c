@@ -94,8 +94,8 @@ INLINE __m512i eights(__m512i a, __m512i b)
 	return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
 }
 
-/* Four lines of each run.  Of 4 bits sum[k] = [half of the first groups][the other half][of the second
- * groups][...], by line; of 8 [a quarter of each][...]. */
+/* Four lines of each run. With 4 bits sum[k] = [half of the first groups][the other half][of the second
+ * groups][...], by line; with 8 bits [a quarter of each][...]. */
 INLINE void four_lines(__m512i sum[RUN], const uint8_t *const at[RUN], size_t from, const int8_t *q, const int bits)
 {
 	__m512i v[4][RUN];
@@ -111,7 +111,8 @@ INLINE void four_lines(__m512i sum[RUN], const uint8_t *const at[RUN], size_t fr
 		                     fours(twos(v[0][k], v[1][k]), twos(v[2][k], v[3][k]));
 }
 
-/* HALF groups of each run, as four lines of 4 bits; the first and second groups of 8 bits are the lower and upper ones. */
+/* HALF groups of each run, as four lines of 4 bits; the first and second groups of 8 bits are the lower and upper
+ * ones. */
 INLINE void half_sums(__m512i sum[RUN], const uint8_t *const at[RUN], size_t from, const int8_t *q, const int bits)
 {
 	__m512i upper[RUN];
@@ -125,7 +126,7 @@ INLINE void half_sums(__m512i sum[RUN], const uint8_t *const at[RUN], size_t fro
 		sum[k] = eights(sum[k], upper[k]);
 }
 
-/* Where in a vector of 16 groups the sum of group g stands: of 4 bits by four lines, then first and second
+/* The place of group g's sum in a vector of 16 groups. 4 bits: by four lines, then first and second
  * groups, then lines. */
 INLINE int place(int g, const int bits)
 {
@@ -216,7 +217,7 @@ INLINE void late_some(const struct one *d, struct late *l, const uint8_t *const 
 	l->acc = acc;
 }
 
-/* Of the next vector of sums. */
+/* The next vector of sums. */
 INLINE void late_steps(const struct one *d, struct late *l, const uint8_t *const ahead[RUN], const int bits,
                        const enum dtype t)
 {
@@ -287,7 +288,8 @@ INLINE void two_runs(float *out, const struct one *d, int o, int n, late_fn *fn,
 			read_outputs(d, at, read + (size_t)i * d->padded, &asked, bits);
 			late_until(d, late, ahead, fn, &done, pieces, i + 1);
 		}
-		/* Nothing is left to read beside: the next part, half of which has been asked for where the second run ended. */
+		/* Nothing else is left to read: the next part, half of which was prefetched where the second run
+		 * ended. */
 		ahead[0] = data + (size_t)(o + 3 * n) * row;
 		late_until(d, late, ahead, fn, &done, pieces, OUT);
 	}

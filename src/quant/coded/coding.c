@@ -26,7 +26,7 @@ void coding_row(uint8_t *out, const struct weight *w, int o)
 		code_values(out, c, w->cols);
 		return;
 	}
-	if (blocks) { /* to the end of out, so that what becomes of a byte never stands before it */
+	if (blocks) { /* to the end of out, so that a byte's result is never before the byte */
 		uint8_t *row = out + (size_t)w->cols - (size_t)w->cols * (size_t)c->bits / 8;
 
 		packed_read_row(row, w, blocks, o);

@@ -5,13 +5,13 @@
  * what was read.  A block is whole lines instead: of each 32 bits of a group of codes those of 16 outputs
  * side by side, [group's words][16], 8 lines of 4 bits or 16 of 8, and a line of 16 times scale and bias,
  * 16 bits each.  A word of 4 bits has codes 0 to 3 in the lower halves of its bytes and 4 to 7 in the upper
- * ones, so that either, masked, is four codes as inputs have them.  Blocks of 16 outputs follow each other by groups, and those of the
- * next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory.
+ * ones, so that either, masked, is four codes as inputs have them.  Blocks of 16 outputs follow each other by groups,
+ * and those of the next 16 outputs follow them: whatever a kernel reads of a matrix is one run of memory.
  *
  * Rows that carry their scales become planes (planes.h).
  *
- * Of bf16 a block is 32 lines of pairs of inputs of the 16 outputs, 32 bits each, as bf16_dots512.h multiplies them: of inputs
- * a b c d, one after the other, first c (the lower half) and a, then d and b. */
+ * For bf16 a block is 32 lines of pairs of inputs of the 16 outputs, 32 bits each, as bf16_dots512.h multiplies them:
+ * of inputs a b c d, one after the other, first c (the lower half) and a, then d and b. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* packed_few_amx.c - 5 to 16 rows over blocks of 16 outputs by 64 inputs (packed.c) with tiles; the bits of coded.c.
  *
  * The words of a block are what the tile instructions want of their second operand, [16 quads of
- * inputs][16 outputs][4]: of 8 bits where they lie, of 4 bits once each half of the words is a byte of
- * its own.  The first is rows of activations as they lie.  So nothing is turned, and what comes out is outputs in
- * lanes, as the float steps have them.  These, of one group, and unpacking the next but one are done beside the tiles of
- * the group between.  Up to 8 rows two runs of memory are read, as packed_few_avx512.c does; the sums of more are as many
- * registers as there are. */
+ * inputs][16 outputs][4]: 8 bits as they are, 4 bits once each half of the words is a byte of its own.
+ *   The first is rows of activations as they lie.  So nothing is turned, and what comes out is outputs in
+ * lanes, as the float steps have them.  These, of one group, and unpacking the next but one are done during the tiles
+ * of the group between.  Up to 8 rows two runs of memory are read, as packed_few_avx512.c does; the sums of more are as
+ * many registers as there are. */
 #include <assert.h>
 #include <immintrin.h>
 
@@ -74,8 +74,8 @@ INLINE void steps(__m512 acc[], const int32_t *sum, const uint8_t *line, const f
 	}
 }
 
-/* Rows of x, R or up to 3 fewer, by 16 outputs of each of K runs, `hop` bytes of blocks and `on` outputs apart.  Of
- * rows too many, nothing that comes out is used. */
+/* Rows of x, R or up to 3 fewer, by 16 outputs of each of K runs, `hop` bytes of blocks and `on` outputs apart.  The
+ * output of surplus rows is not used. */
 INLINE void outputs_run(float *out, size_t ld, const uint8_t *blocks, size_t hop, size_t on, const struct rows *rows,
                         struct tile_sums *m, const int bits, const int R, const int K)
 {

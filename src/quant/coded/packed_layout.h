@@ -7,12 +7,13 @@
 #include "quant/coding.h"
 #include "quant/packed.h"
 
-/* Rows of a GGUF type are packed as planes (planes.h): bytes of the scales of 16 outputs, bytes of the codes of 16 outputs
- * by 64 inputs. */
+/* Rows of a GGUF type are packed as planes (planes.h): bytes of the scales of 16 outputs, bytes of the codes of 16
+ * outputs by 64 inputs. */
 size_t planes_head(const struct weight *w);
 size_t planes_code_bytes(const struct coding *c);
 
-/* A block is BLOCK_OUT outputs by BLOCK_INPUTS inputs: lines of code words and one of scales, or lines of pairs of bf16. */
+/* A block is BLOCK_OUT outputs by BLOCK_INPUTS inputs: lines of code words and one of scales, or lines of pairs of
+ * bf16. */
 enum { BLOCK_INPUTS = 64, BLOCK_LINE = 64, BLOCK_PAIRS = BLOCK_INPUTS / 2 };
 static inline size_t packed_block_bytes(const struct weight *w)
 {
@@ -22,7 +23,7 @@ static inline size_t packed_block_bytes(const struct weight *w)
 		return planes_code_bytes(c);
 	return (c ? (size_t)c->bits * 2 + 1 : BLOCK_PAIRS) * BLOCK_LINE;
 }
-/* Bytes that stand before the blocks of 16 outputs. */
+/* Bytes before the blocks of 16 outputs. */
 static inline size_t packed_head(const struct weight *w)
 {
 	return w->fmt->coding && w->fmt->coding->block ? planes_head(w) : 0;

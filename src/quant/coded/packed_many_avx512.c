@@ -3,10 +3,10 @@
  *
  * A tile of up to six rows by 32 outputs, two blocks side by side, runs over all inputs with its sums in registers and
  * reads codes as they lie: nothing is unpacked beforehand, so nine rows go nearly as fast, each, as 256.  Where
- * instructions that only move bits have ports of their own (packed_many_slow), what binds is those that multiply: of 228
- * instructions of a group and six rows 192 are products and 36 float steps.
+ * instructions that only move bits have ports of their own (packed_many_slow), what binds is those that multiply: of
+ * 228 instructions of a group and six rows 192 are products and 36 float steps.
  *
- * Meanwhile a tile asks for its share of the next 32 outputs, a run of lines, since memory gives more to who asks in
+ * Meanwhile a tile asks for its share of the next 32 outputs, a run of lines, since memory gives more to reads in
  * its order, for the next rows' activations, and for the lines that outputs are written to. */
 #include <assert.h>
 #include <immintrin.h>
@@ -198,7 +198,7 @@ void packed_many_avx512(float *out, size_t ld, const struct weight *w, int o0, i
 
 /* ---- where this is faster than panels of unpacked codes ---- */
 
-/* Time of products, with half as many shuffles beside them or none, in ticks of a counter that may step by dozens;
+/* Time of products, with half as many shuffles or none, in ticks of a counter that may step by dozens;
  * so it times some thousand products.  In assembly, so that the compiler moves nothing out of the loop. */
 INLINE double products(const bool beside)
 {

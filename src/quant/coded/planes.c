@@ -49,7 +49,7 @@ size_t planes_code_bytes(const struct coding *c)
 
 /* ---- in ---- */
 
-/* Of output o + i, where d (and m) are all the scales that there are. */
+/* Scales of output o + i, where d (and m) are the only ones. */
 static void fill_halves(uint8_t *to, const struct plane_scales *at, const struct weight *w, int o, int i)
 {
 	const struct file_block *b = w->fmt->coding->block;
@@ -64,7 +64,7 @@ static void fill_halves(uint8_t *to, const struct plane_scales *at, const struct
 	}
 }
 
-/* Of output o + i, where groups have a byte (or two) of their own. */
+/* Scales of output o + i, where groups have a byte (or two) of their own. */
 static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct weight *w, int o, int i)
 {
 	const struct file_block *b = w->fmt->coding->block;
@@ -126,8 +126,8 @@ static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST
 	}
 }
 
-/* The low bits of the codes, or the high ones, to the places of the four outputs in lines at `to`.  Inlined, so that the number
- * of bits is a constant: packing is a good part of what an expert costs that comes from disk. */
+/* The low bits of the codes, or the high ones, to the places of the four outputs in lines at `to`.  Inlined, so that
+ * the number of bits is a constant: packing is a good part of what an expert costs that comes from disk. */
 __attribute__((always_inline)) static inline void put_bits(uint8_t *to, const quads *quad, const int low,
                                                            const int high, const bool is_high)
 {

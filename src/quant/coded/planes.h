@@ -1,15 +1,16 @@
-/* planes.h - inside quant/: blocks (packed.h) of weights whose rows are blocks that carry their scales (struct file_block).
+/* planes.h - inside quant/: blocks (packed.h) of weights whose rows are blocks that carry their scales (struct
+ * file_block).
  *
- * The rows of 16 outputs lie together: first their scales, as small as the file has them, then their codes, 64 inputs at a
- * time.  Of a quad of inputs, four bytes of each output make a vector of 64 bytes, [16][4], which is what a dot product of
- * bytes takes; codes of fewer bits share lines:
+ * The rows of 16 outputs lie together: first their scales, as small as the file has them, then their codes, 64 inputs
+ * at a time.  A quad of inputs, four bytes of each output, makes a vector of 64 bytes, [16][4], which is what a dot
+ * product of bytes takes; codes of fewer bits share lines:
  *
  *   low     8, 4 or 2 bits of each code: 16, 8 or 4 lines; quad q is at bits low * (q % (8 / low)) of line q / (8 / low)
- *   high    2, 1 or no further bits: 4, 2 or no lines likewise, each before the low lines of the same quads
+ *   high    2, 1 or no further bits: 4, 2 or no lines in the same way, each before the low lines of the same quads
  *
- * So kernels transpose nothing, and read one run of memory, in rising order, of hardly more bytes than the file has: what a
- * processor fetches ahead by itself.  Scales of n groups (or
- * of the blocks of the file where these have more groups), 16 outputs side by side:
+ * So kernels transpose nothing, and read one run of memory, in rising order, of hardly more bytes than the file has:
+ * what a processor fetches ahead by itself.  Scales of n groups (or of the blocks of the file where these have more
+ * groups), 16 outputs side by side:
  *
  *   SCALE_HALF  d[n]      SCALE_HALVES  d[n] m[n]      SCALE_E8M0, SCALE_UE4M3  s[n]
  *   SCALE_TIMES  d[blocks] s[n]                        SCALE_TIMES_MIN  d[blocks] m[blocks] s[n] min[n]
@@ -52,7 +53,7 @@ void planes_fill(uint8_t *to, const struct weight *w, int o);
 void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, int o);
 void planes_scale(float *scale, float *bias, const struct weight *w, const uint8_t *planes, int o, int g);
 
-/* Of 16 outputs from o on: scales and biases of all groups, to scale[g * step] and bias[g * step]; codes of inputs
+/* Reads 16 outputs from o on: scales and biases of all groups, to scale[g * step] and bias[g * step]; codes of inputs
  * [k0, k1) as quads, to to[quad * step].  The AVX2 form of the second subtracts 128 from codes that go beyond 127. */
 typedef void planes_lanes_fn(float *scale, float *bias, size_t step, const struct weight *w, const uint8_t *planes,
                              int o);

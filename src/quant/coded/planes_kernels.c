@@ -1,16 +1,17 @@
-/* planes_kernels.c - products over planes (planes.h) of one to FEW_PLANES rows; the bits of coded.c.  Compiled for AVX2,
- * AVX-VNNI and AVX-512.
+/* planes_kernels.c - products over planes (planes.h) of one to FEW_PLANES rows; the bits of coded.c.  Compiled for
+ * AVX2, AVX-VNNI and AVX-512.
  *
- * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes and a
- * group ends with its float steps, nothing turned.  Memory is read once and in rising order, and by one or two rows without
- * hints: one such stream is what a processor fetches ahead best (bench/notes/beside-others.md, "One stream").  Codes of n
- * bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and scales are stored, which is
- * what differs between formats, is a constant of a kernel (SHAPES).
+ * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes
+ * and a group ends with its float steps, nothing turned.  Memory is read once and in rising order, and by one or two
+ * rows without hints: one such stream is what a processor fetches ahead best (bench/notes/beside-others.md, "One
+ * stream"). Codes of n bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and
+ * scales are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
  *
  * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
  *
- * Without vpdpbusd pairs of products are added in 16 bits, as many as the largest code allows; codes that do not fit seven
- * bits, and those out of a table, are taken 128 less if need be and multiplied one by one as |w| by x with w's sign. */
+ * Without vpdpbusd pairs of products are added in 16 bits, as many as the largest code allows; codes that do not fit
+ * seven bits, and those out of a table, are taken 128 less if need be and multiplied one by one as |w| by x with w's
+ * sign. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
@@ -45,9 +46,9 @@ enum { LANES = 8, ROWS_MOST = 4, VNNI = 1 };
 enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
 #endif
 #endif
-/* From ASK_FROM rows on, lines are asked for: AHEAD bytes before they are used, beside each line, or, where the same outputs are
- * gone through in turns, all of the next outputs' by the turns together, each its share, into the second cache, since the first
- * is full of what the turns read again. */
+/* From ASK_FROM rows on, lines are prefetched: AHEAD bytes before they are used, with each line, or, where the same
+ * outputs are gone through in turns, all of the next outputs' by the turns together, each its share, into the second
+ * cache, since the first is full of what the turns read again. */
 enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, ASK_FROM = 3, AHEAD = 2816 };
 
 /* ---- scales ---- */
@@ -118,7 +119,8 @@ INLINE floats minus(floats v)
 }
 #endif
 
-/* Factors that groups of a block of the file share, which is BLOCK_INPUTS long at least: d by the scale's unit, and m. */
+/* Factors that groups of a block of the file share, which is BLOCK_INPUTS long at least: d by the scale's unit, and
+ * m. */
 struct factors {
 	floats d, m;
 };
@@ -148,8 +150,8 @@ INLINE bool has_bias(const enum scale_kind kind)
 	return kind == SCALE_HALVES || kind == SCALE_TIMES_MIN;
 }
 
-/* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases.  f: the block's, where
- * kind has any. */
+/* Scales of half h of the outputs, of group g, of block n of the file; *bias only where kind has biases.  f: the
+ * block's, where kind has any. */
 INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const struct plane_scales *at, size_t n,
                         size_t g, const struct factors *f, const enum scale_kind kind, int h)
 {
@@ -172,8 +174,8 @@ INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const str
 	}
 }
 
-/* Brings scales, n bytes, into the first cache in the order of memory.  They are read beside the codes that follow, and as a
- * second stream from memory they would keep the processor from fetching the first one ahead. */
+/* Brings scales, n bytes, into the first cache in the order of memory.  They are read with the codes that follow, and
+ * as a second stream from memory they would keep the processor from fetching the first one ahead. */
 INLINE void touch(const uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n; i += BLOCK_LINE)
@@ -276,7 +278,8 @@ struct rows {
 	size_t cols;
 	const struct beside *beside; /* [groups][rows] */
 	int groups, less;
-	/* turns > 1: these are rows of turn number `turn` over the same 16 outputs, the next of which lie `step` bytes on. */
+	/* turns > 1: these are rows of turn number `turn` over the same 16 outputs, the next of which lie `step` bytes
+	 * on. */
 	int turn, turns;
 	size_t step;
 };
@@ -336,7 +339,7 @@ INLINE void ask_beside(const uint8_t *ask, int q, const int lines)
 		__asm__ volatile("prefetcht0 %0" : : "m"(ask[BLOCK_LINE * line])); /* volatile: in this order */
 }
 
-/* Asks for so many lines from p on, into the second cache. */
+/* Prefetches this many lines from p on, into the second cache. */
 INLINE void ask_all(const uint8_t *p, size_t lines)
 {
 	for (size_t i = 0; i < lines; i++)

@@ -22,7 +22,7 @@ static const struct gguf_type *type_at(int i)
 	return i < PLAIN ? &plain[i] : blocked[i - PLAIN];
 }
 
-/* Of an id that no type has. */
+/* For an id that no type has. */
 static const char *refusal(int64_t id)
 {
 	enum { PRIVATE_FROM = 97 }; /* ik_llama.cpp's own */

@@ -1,7 +1,7 @@
-/* gguf_32.c - GGUF types with blocks of 32 to 128 inputs and one scale, or scale and bias, in 16 bits or 8 beside them:
- * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0, PQ2_0.
+/* gguf_32.c - GGUF types with blocks of 32 to 128 inputs and one scale, or scale and bias, in 16 bits or 8 next to
+ * them: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0, PQ2_0.
  *
- * Of two codes in a byte the lower one belongs to the first half of the block, the upper one to the second. */
+ * The lower code of a byte belongs to the first half of the block, the upper one to the second. */
 #include "quant/gguf/gguf_types.h"
 
 /* ---- codes ---- */

@@ -1,5 +1,5 @@
-/* gguf_grid.c - GGUF types whose codes are points of a table (grids.c) and signs: IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S,
- * IQ1_S, IQ1_M.  Their elements take 6 to 16 values, which are the codes here. */
+/* gguf_grid.c - GGUF types whose codes are points of a table (grids.c) and signs: IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS,
+ * IQ3_S, IQ1_S, IQ1_M.  Their elements take 6 to 16 values, which are the codes here. */
 #include "quant/gguf/gguf_types.h"
 #include "quant/gguf/grids.h"
 
@@ -66,7 +66,7 @@ static void codes_iq2_s(uint8_t *code, const uint8_t *b)
 	}
 }
 
-/* Of 16 inputs, two scales in each of 8 bytes. */
+/* Scales of 16 inputs, two in each of 8 bytes. */
 static void scales_iq2(struct scale_parts *p, const uint8_t *b, const uint8_t *sc)
 {
 	p->d = u16_at(b);
@@ -86,7 +86,7 @@ static void scales_iq2_s(struct scale_parts *p, const uint8_t *b)
 
 /* ---- IQ3 ---- */
 
-/* 4, 12, 20, 28, 36, 44, 52, 62, then negative, plus 62; and 1, 3 ... 15, likewise, plus 15. */
+/* 4, 12, 20, 28, 36, 44, 52, 62, then negative, plus 62; and 1, 3 ... 15, then negative, plus 15. */
 static const uint8_t iq3_xxs_code[16] = { 66, 74, 82, 90, 98, 106, 114, 124, 58, 50, 42, 34, 26, 18, 10, 0 };
 static const uint8_t iq3_s_code[16] = { 16, 18, 20, 22, 24, 26, 28, 30, 14, 12, 10, 8, 6, 4, 2, 0 };
 enum { IQ3_BITS = 3 };

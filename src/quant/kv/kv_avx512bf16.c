@@ -34,7 +34,7 @@ static size_t row_bytes(int dim)
 {
 	return (size_t)dim * 2;
 }
-/* Of a panel of two vectors, n inputs. */
+/* A panel of two vectors, n inputs. */
 static size_t panel_bytes(int n, bool floats)
 {
 	return (size_t)(n / 2 * WIDE) << floats;
@@ -51,7 +51,8 @@ INLINE void queries_paired(__m512i t[16], const float *const *q, int n, int k)
 		               _mm512_setzero_si512();
 }
 
-/* Bytes of few queries' row, and of one's first n inputs: pairs, or as floats of each block the upper halves and the lower ones. */
+/* Bytes of few queries' row, and of one's first n inputs: pairs, or as floats of each block the upper halves and the
+ * lower ones. */
 static size_t few_bytes(int n, bool floats)
 {
 	return row_bytes(n) << floats;

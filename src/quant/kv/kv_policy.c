@@ -108,7 +108,7 @@ int kv_policy_parse(struct kv_policy *p, const struct kv_ask *ask, struct err *e
 		return err_set(err, E_ARG, "--kv-bits: '%s' is not one of 16, 8, 4, 3.5, 3, 2.5, 2", ask->bits);
 	if (strcmp(scheme, "auto") && strcmp(scheme, "uniform") && strcmp(scheme, "turboquant"))
 		return err_set(err, E_ARG, "--kv-quant-scheme: '%s' is not one of auto, uniform, turboquant", scheme);
-	/* Of a half, the values get more: an error in a key is one factor of a weight,
+	/* The values get the larger half: an error in a key is one factor of a weight,
 	 * in a value it is in the sum. */
 	p->key.bits = twice / 2;
 	p->value.bits = twice / 2 + twice % 2;

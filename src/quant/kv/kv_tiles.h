@@ -21,9 +21,9 @@ enum {
 	KV_TILES_LINE = 16, /* floats that max, sum and the like are a multiple of */
 };
 
-/* Positions [first, n) of a segment; nothing is known of the positions before first.  All 16 rows of the keys' runs can be
- * read, whatever they hold; of values only the rows of these positions.  Runs before that of `first` point to the run of
- * `first`. */
+/* Positions [first, n) of a segment; nothing is known of the positions before first.  All 16 rows of the keys' runs can
+ * be read, whatever they hold; of values only the rows of these positions.  Runs before that of `first` point to the
+ * run of `first`. */
 struct kv_segment {
 	int first, n;
 	const uint8_t *key[KV_SEGMENT / KV_RUN], *value[KV_SEGMENT / KV_RUN];
@@ -55,7 +55,7 @@ struct kv_tiles {
 	int few; /* up to this many queries need no laid rows; 0: all do */
 	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
 	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
-	/* Positions [seg->first, n); as zeros the values beside them in whole blocks of 32. */
+	/* Positions [seg->first, n); the other values of whole blocks of 32 as zeros. */
 	void (*lay)(uint8_t *to, const struct kv_segment *seg, int n, int dim);
 	/* Values [from, to) have neither infinities nor NaN: zero times them adds nothing. */
 	bool (*finite)(const struct kv_segment *seg, int from, int to, int dim);

@@ -126,7 +126,7 @@ LANES_INLINE v16 v16_abs(v16 a)
 {
 	return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)));
 }
-/* Lanes that are not below least: numbers from it on, and what is no number. */
+/* Lanes that are not below least: numbers from it on, and NaN. */
 typedef __mmask16 v16_lanes;
 LANES_INLINE v16_lanes v16_not_below(v16 a, float least)
 {
@@ -651,8 +651,8 @@ LANES_INLINE void v16_gelus(v16 *x, const int N)
 }
 
 /* GELU by the error function: x (1 + erf z) / 2 with z = x / sqrt 2, and erfc |z| = t e^(-z^2 + a polynomial of t),
- * t = 1 / (1 + |z| / 2), a Chebyshev fit whose relative error is below 1.2e-7 everywhere (Press et al., Numerical Recipes,
- * 6.2). */
+ * t = 1 / (1 + |z| / 2), a Chebyshev fit whose relative error is below 1.2e-7 everywhere (Press et al., Numerical
+ * Recipes, 6.2). */
 LANES_INLINE void v16_gelus_erf(v16 *x, const int N)
 {
 	static const float a[] = { -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f,

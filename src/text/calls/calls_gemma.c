@@ -2,9 +2,9 @@
  *
  *     <|tool_call>call:NAME{key:<|"|>text<|"|>,n:5,list:[true,null],o:{k:1.5}}<tool_call|>
  *
- * Keys are bare, strings stand between marks of their own; a call is told when it is whole.  Models also write strings as
- * JSON, Python or JavaScript do, '=' for ':', and parentheses for the outer braces; they leave out the mark before a string, and
- * "call" or "call:". */
+ * Keys are bare, strings are between marks of their own; a call is reported when it is complete.  Models also write
+ * strings as JSON, Python or JavaScript do, '=' for ':', and parentheses for the outer braces; they leave out the mark
+ * before a string, and "call" or "call:". */
 #include <string.h>
 
 #include "text/calls/dialect.h"
@@ -47,8 +47,8 @@ static bool take_quote(struct reader *r)
 	return true;
 }
 
-/* A string as Python or JavaScript has it: up to its quotation mark before what may follow a value, or to the mark that should
- * have opened it. */
+/* A string as Python or JavaScript has it: up to its quotation mark before what may follow a value, or to the mark that
+ * should have opened it. */
 static bool single_quoted(struct reader *r, struct buf *out)
 {
 	const char with = *r->p, *from = ++r->p;
@@ -144,8 +144,8 @@ static bool container(struct reader *r, struct buf *out, int depth)
 	return true;
 }
 
-/* The mark that ends a string at `from` which none began: it stands before any bracket, and no value could begin there.  The
- * reader goes behind it.  NULL: there is none, or (r->cut) what comes may yet bring one. */
+/* The mark that ends a string at `from` which none began: it is before any bracket, and no value could begin there. The
+ * reader goes past it.  NULL: there is none, or (r->cut) what comes may yet bring one. */
 static const char *closed(struct reader *r, const char *from)
 {
 	const char *end = from, *at, *before;

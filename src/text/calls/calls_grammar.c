@@ -15,10 +15,10 @@ struct tool {
 	const struct json *json_name;
 	const struct json *parameters;
 	bool strict;
-	bool free;               /* its arguments are any object */
-	int node;                /* of its arguments */
-	int *rest;               /* tagged: of each key of the plan what of its value is no string; -1: nothing */
-	const struct dfa **bare; /* likewise its strings as bare text; NULL: none */
+	bool free; /* its arguments are any object */
+	int node;  /* of its arguments */
+	int *rest; /* tagged: for each key of the plan, the part of its value that is not a string; -1: none */
+	const struct dfa **bare; /* for each key, its value's strings as bare text; NULL: none */
 };
 
 /* How CALLS_TAGGED is written. */
@@ -181,7 +181,7 @@ static const char *not_one_form(const struct compiler *c, const struct tool *t, 
 		k = i;
 	}
 	if (k < 0)
-		return "its parameters are no object";
+		return "its parameters are not an object";
 	*plan = &c->plan[t->node].obj[k];
 	for (int i = 0; i < (*plan)->n_key; i++)
 		if (!spells((*plan)->key[i].p, (*plan)->key[i].n))
@@ -198,7 +198,8 @@ static bool one_form(const struct compiler *c, const struct tool *t, const struc
 	return !not_one_form(c, t, plan);
 }
 
-/* A string as bare text, up to what ends it.  An end may have a token in it: what spells it otherwise is no text. */
+/* A string as bare text, up to what ends it.  An end may contain a token: the same text spelled by other tokens is
+ * refused. */
 static const struct dfa *bare_of(struct compiler *c, const struct dfa *d, const struct calls_spelling *sp)
 {
 	struct dfa_pool *p = &c->b.pool;
@@ -595,8 +596,8 @@ static void put_rule(struct rules *r, int list, int rule)
 	r->expr[e].rule = rule;
 }
 
-/* The rule of key k where `some` were written before it: writes it, or passes on where it need not be there.  The rules of
- * key k are first + 2 k and the one behind it; those behind the last key are empty. */
+/* The rule of key k where `some` were written before it: writes it, or passes on where it need not be there.  The rules
+ * of key k are first + 2 k and the one behind it; those behind the last key are empty. */
 static void put_keyword(struct compiler *c, struct rules *r, const struct obj_plan *p, int first, int k, bool some)
 {
 	int rule = first + 2 * k + some, next = first + 2 * (k + 1), alt, one;
@@ -636,8 +637,8 @@ static int keywords_rule(struct compiler *c, struct rules *r, const struct obj_p
 	return rule;
 }
 
-/* A node of all tools' names, each with an opening parenthesis: one word for all, behind which the rule of the
- * arguments stands. */
+/* A node of all tools' names, each with an opening parenthesis: one word for all, followed by the rule of the
+ * arguments. */
 static int32_t named_heads(struct compiler *c, struct grammar *g, struct rules *r, const struct tool *tool, int n)
 {
 	struct shape calls = { .kind = SHAPE_CALLS, .places = true, .n_node = n };
@@ -692,7 +693,7 @@ static int make_python(struct compiler *c, struct grammar *g, const struct tool 
 
 /* ---- calls as they are spelled ---- */
 
-/* A rule of what stands behind a name, and of the tool's arguments. */
+/* A rule of what follows a name, and of the tool's arguments. */
 static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t node)
 {
 	int rule = rules_add(r, "arguments", 9, 0), all = r->rule[rule].body = list_expr(r, EXPR_SEQ, 0, 0);
@@ -707,8 +708,8 @@ static int arguments_rule(struct rules *r, const struct dfa *behind, int32_t nod
 	return rule;
 }
 
-/* Adds the beginnings of all tools' calls as one word, behind which the arguments of the tool that it names stand: a
- * shape between marks, else a rule.  What stands between name and arguments is in the rule, since in the word it would
+/* Adds the beginnings of all tools' calls as one word, followed by the arguments of the tool that it names: a shape
+ * between marks, else a rule. What is between name and arguments is in the rule, since in the word it would
  * be there for each tool again. */
 static int32_t spelled_heads(struct compiler *c, struct grammar *g, struct rules *r, const struct tool *tool, int n,
                              const struct calls_spelling *sp, const int32_t *behind)
@@ -838,8 +839,8 @@ static int check_forms(struct compiler *c, enum calls_spell spell, struct tool *
 	return 0;
 }
 
-/* Marks the nodes that calls of that form use: all; those of values that are no bare text; those of keywords' values; or
- * those of arguments. */
+/* Marks the nodes that calls of that form use: all; those of values that are not bare text; those of keywords' values;
+ * or those of arguments. */
 static void use_nodes(struct compiler *c, enum calls_spell spell, int root, const struct tool *tool, int n)
 {
 	const struct obj_plan *p;
@@ -983,7 +984,7 @@ int grammar_compile_spelled(const struct json *tools, const struct calls_spellin
 
 	*out = NULL;
 	if (sp->quote && (!marks->n || strcmp(marks->text[0], sp->quote) != 0))
-		return err_set(err, E_UNSUPPORTED, "the mark of strings is no token of this model");
+		return err_set(err, E_UNSUPPORTED, "the mark of strings is not a token of this model");
 	arena_init(&a);
 	own.spelled_end = sp->value_end;
 	for (size_t i = 0; i < sizeof text / sizeof *text; i++)

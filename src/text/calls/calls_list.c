@@ -7,20 +7,20 @@
  *     <|START_ACTION|>[{"tool_name": NAME, "parameters": {...}}]<|END_ACTION|>  Command R
  *     <|tools_prefix|>[{"NAME": {...}}, ...]<|tools_suffix|>                  Apertus
  *
- * A call is told when its object is whole; an object alone, without brackets, is one, too. */
+ * A call is reported when its object is complete; an object alone, without brackets, is one, too. */
 #include <string.h>
 
 #include "text/calls/dialect.h"
 
 struct list_form {
-	const char *close;                           /* "": nothing stands behind the array */
+	const char *close;                           /* "": nothing follows the array */
 	const char *name, *arguments, *or_arguments; /* members; name NULL: the one member is called as the function */
 	const char *lead, *lead_name;                /* what a call begins with: before the name, and after it */
 };
 
 enum { OPENING, OBJECTS, CLOSING }; /* stages */
 
-/* Name and arguments of an object; false: it is no call. */
+/* Name and arguments of an object; false: it is not a call. */
 static bool parts(const struct list_form *f, const struct json *j, const char **name, size_t *n,
                   const struct json **arguments)
 {
@@ -90,7 +90,7 @@ static bool stop(struct split *s, bool bad, enum progress *end)
 	return false;
 }
 
-/* Objects with commas between, up to the bracket.  False: *end says how it stands. */
+/* Objects with commas between, up to the bracket.  False: *end says how it ended. */
 static bool objects(struct split *s, const struct list_form *f, bool over, enum progress *end)
 {
 	size_t at = blanks(s->held.p, s->held.n), n = s->held.n - at, k;

@@ -9,7 +9,7 @@
 #include "text/calls/dialect.h"
 
 static const char *const keys[] = { "\"parameters\"", "\"arguments\"", NULL };
-/* Texts that may stand before the call, and behind it: Llama 4 has tags of its own, and small models write a fence. */
+/* Texts that may come before the call, and after it: Llama 4 has tags of its own, and small models write a fence. */
 static const char *const before[] = { "<|python_tag|>", "<|python_start|>", "```json\n", NULL };
 static const char *const behind[] = { "<|python_end|>", "```", NULL };
 
@@ -48,8 +48,8 @@ static enum verdict skip_tag(const char *p, size_t n, size_t *at)
 	return *at < n ? CALL_YES : CALL_MAYBE;
 }
 
-/* Other answers in JSON should not wait for their end: is the first key one of a
- * call's, as far as it is there? */
+/* Other answers in JSON should not wait for their end: is the first key, or its
+ * part that is there, one of a call's? */
 static bool own_key(const char *p, size_t n)
 {
 	static const char *const own[] = { "\"name\"", "\"type\"", "\"parameters\"", "\"arguments\"",

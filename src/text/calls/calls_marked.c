@@ -5,7 +5,7 @@
  *     <seed:tool_call><function=NAME><parameter=KEY>value</parameter></function></seed:tool_call>
  *     <DSML function_calls><DSML invoke name="NAME"><DSML parameter name="KEY" string="true">value ...    DeepSeek V3.2
  *
- * An argument is told when it is whole; what its bare text becomes is decided by the tool's schema. */
+ * An argument is reported when it is complete; what its bare text becomes is decided by the tool's schema. */
 #include <string.h>
 
 #include "text/calls/dialect.h"
@@ -13,7 +13,7 @@
 struct marks {
 	const char *name,
 		*name_end;         /* before and after the function's name; name_end "": a line break or '<' ends it */
-	const char *key, *key_end; /* of an argument; after key_end's text up to '>' may stand attributes */
+	const char *key, *key_end; /* of an argument; attributes may follow key_end's text, up to '>' */
 	const char *value, *value_end;
 	const char *end;   /* of the function; "": it ends with the call */
 	const char *close; /* of the call */
@@ -38,7 +38,7 @@ static size_t name_length(const struct marks *m, const char *p, size_t n, bool *
 	return n;
 }
 
-/* A function's beginning: *at is where its name stands, *n_name how long it is, *used where what follows begins. */
+/* A function's beginning: *at is where its name is, *n_name how long it is, *used where what follows begins. */
 static enum verdict head(const struct marks *m, const char *p, size_t n, bool over, size_t *at, size_t *n_name,
                          size_t *used)
 {
@@ -58,8 +58,8 @@ static enum verdict head(const struct marks *m, const char *p, size_t n, bool ov
 	return whole ? CALL_YES : over ? CALL_NO : CALL_MAYBE;
 }
 
-/* A call whose first argument has lost the mark before its key: bytes of the function's name, or 0.  The name is that of
- * a tool, what is left of p[0..n) the name of one of its arguments. */
+/* A call whose first argument has lost the mark before its key: bytes of the function's name, or 0.  The name is that
+ * of a tool, what is left of p[0..n) the name of one of its arguments. */
 static size_t lost_key(const struct split *s, const char *p, size_t n)
 {
 	size_t len = split_prefix(s, p, n), at = len + blanks(p + len, n - len);
@@ -258,7 +258,7 @@ static size_t argument(struct split *s, const struct marks *m, const char *p, si
 	return (size_t)(stop - p) + strlen(m->value_end);
 }
 
-/* False: *end says how it stands. */
+/* False: *end says how it ended. */
 static bool arguments(struct split *s, const struct marks *m, bool over, enum progress *end)
 {
 	size_t at = blanks(s->held.p, s->held.n), n = s->held.n - at, used;
@@ -446,7 +446,7 @@ static const char *const glm_marks[] = {
 };
 static const char *const other_marks[] = { "</minimax:tool_call>", "</seed:tool_call>", DSML, NULL };
 
-/* Without what stands around all calls, of a tool that is known. */
+/* Without what is around all calls, of a known tool. */
 static enum verdict begins_bare(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over)
 {
 	const struct marks *m = d->form;

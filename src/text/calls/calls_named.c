@@ -1,4 +1,4 @@
-/* calls_named.c - calls whose name stands before their arguments, and these are JSON:
+/* calls_named.c - calls whose name comes before their arguments, and these are JSON:
  *
  *     [TOOL_CALLS]NAME[ARGS]{...}                     Mistral; [CALL_ID]ID may stand before [ARGS]
  *     <|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>      Kimi
@@ -18,7 +18,7 @@ struct named_form {
 	const char *end;    /* after the name and whatever belongs to it: the arguments follow */
 	const char *cut;    /* characters that end the name before that */
 	const char *close;  /* after the arguments; may be missing at the end */
-	bool kind_first;    /* "function" and the separator may stand before the name, a fence round the arguments */
+	bool kind_first;    /* "function" and the separator may come before the name, a fence around the arguments */
 	bool endless;       /* `end` may be missing before a brace */
 	const char *wrap;   /* after that, and may be missing too; NULL: nothing is */
 	bool known;         /* only a tool's name is one */
@@ -327,7 +327,7 @@ const struct dialect dialect_functionary = DIALECT(functionary, "functionary", "
 	}
 const struct dialect dialect_tagged_json = STRAY(tagged_json, "<function=");
 const struct dialect dialect_wrapped_json = STRAY(wrapped_json, "<tool_call>");
-/* The recipient stands behind the channel or behind the role, which the prompt may have said already. */
+/* The recipient follows the channel or the role, which the prompt may have said already. */
 const struct dialect dialect_harmony = DIALECT(harmony, "harmony", "<|channel|>commentary to=", &harmony);
 const struct dialect dialect_harmony_role = DIALECT(harmony, "harmony", "<|start|>assistant to=", &harmony);
 const struct dialect dialect_harmony_analysis = DIALECT(harmony, "harmony", "<|channel|>analysis to=", &harmony);

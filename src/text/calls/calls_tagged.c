@@ -179,7 +179,7 @@ static bool between(struct split *s, bool over, enum progress *end)
 		*end = broken(s);
 		split_drop(s, s->held.n);
 	} else {
-		finish(s); /* the rest is no part of a call */
+		finish(s); /* the rest is not part of a call */
 		*end = broken(s);
 	}
 	return false;
@@ -197,8 +197,8 @@ static enum verdict ends_call(const char *p, size_t n)
 	return literal(p + at, n - at, call_end);
 }
 
-/* A line that begins another parameter of the tool, or the call's end: then the end of this one was forgotten.  NULL: none is
- * there; *held bytes at the end of the text may yet become one. */
+/* A line that begins another parameter of the tool, or the call's end: then the end of this one was forgotten.  NULL:
+ * none is there; *held bytes at the end of the text may yet become one. */
 static const char *next_parameter(const struct split *s, size_t *held)
 {
 	const struct json *parameters = split_parameters(s, s->call.name.p, s->call.name.n);
@@ -235,8 +235,8 @@ static const char *next_parameter(const struct split *s, size_t *held)
 static const char *const behind_value[] = { parameter_tag, function_end, call_end, NULL };
 static const struct value_form value_form = { parameter_end, behind_value };
 
-/* Where a value ends: *skip bytes there belong to the form.  NULL: not yet; *held bytes at the end of the text may be no
- * part of it. */
+/* Where a value ends: *skip bytes there belong to the form.  NULL: not yet; *held bytes at the end of the text may be
+ * no part of it. */
 static const char *value_stop(struct split *s, bool over, size_t *skip, size_t *held)
 {
 	size_t len, held_line;
@@ -326,8 +326,8 @@ static void put_words(struct split *s, size_t n)
 	split_drop(s, n);
 }
 
-/* Words at held[at..] between the ends of the function and of its wrapper are content; without a wrapper, or without its
- * end, the call is over before them. */
+/* Words at held[at..] between the ends of the function and of its wrapper are content; without a wrapper, or without
+ * its end, the call is over before them. */
 static enum progress words_before_end(struct split *s, size_t at, bool over)
 {
 	size_t words;

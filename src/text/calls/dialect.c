@@ -78,7 +78,7 @@ const struct dialect *dialect_taught(const struct template *t)
 	return list ? list[0] : NULL;
 }
 
-/* Templates that teach no calls, or none that are known here, and say how thoughts stand. */
+/* Templates that teach no calls, or none that are known here, but the marks of thinking. */
 static const struct speech *const thinking[] = { &speech_plain, &speech_brackets, &speech_inner };
 
 const struct speech *speech_of(const struct template *t)
@@ -142,7 +142,7 @@ size_t json_extent(const char *p, size_t n)
 	return extent_put(&x, p, n) ? x.at : 0;
 }
 
-/* Where p stands while the head is compared: at its end, or at a difference. */
+/* Where the comparison of p with the head is: at the head's end, or at a difference. */
 static enum verdict literal(const char *p, size_t n, size_t *at, const char *text)
 {
 	size_t len = strlen(text);
@@ -241,8 +241,8 @@ enum progress json_arguments_read(struct split *s, bool over)
 	return CALL_DONE;
 }
 
-/* Members behind the arguments, an id for one, or a comma alone: the bytes up to the end of the object around them, which
- * begin with the comma at p[0].  0: they are none; *maybe: more text will tell. */
+/* Members behind the arguments, an id for one, or a comma alone: the bytes up to the end of the object around them,
+ * which begin with the comma at p[0].  0: they are none; *maybe: more text will tell. */
 static size_t members(const char *p, size_t n, bool *maybe)
 {
 	size_t at = 1 + blanks(p + 1, n - 1), used;

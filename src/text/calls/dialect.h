@@ -24,15 +24,15 @@ struct speech {
 	const char *const *noise; /* ends with NULL */
 	/* Texts that end a thought which was not closed, and are not part of it; ends with NULL, or is NULL. */
 	const char *const *breaks;
-	/* Where an answer is in messages of its own: what stands before the content, and before any but the first
+	/* Where an answer is in messages of its own: what comes before the content, and before any but the first
 	 * message.  NULL: nothing does. */
 	const char *content_open, *turn;
 };
 
 struct dialect {
 	const char *name;
-	const char *open; /* what stands before a call.  "": a call can only begin the content */
-	/* Is p[0..n), which follows `open`, a call, as far as can be told?  over: there is no more. */
+	const char *open; /* what comes before a call. "": a call can only begin the content */
+	/* Is p[0..n), which follows `open`, a call, by what there is? over: there is no more. */
 	enum verdict (*begins)(const struct split *s, const struct dialect *d, const char *p, size_t n, bool over);
 	/* After a YES: takes what it can from s->held, which begins after `open`, and
 	 * puts pieces.  Called again as more is held.  What it leaves in held when it is
@@ -44,8 +44,8 @@ struct dialect {
 	const struct speech *speech; /* of the models that are taught it; NULL: <think>, and no noise */
 	const void *form;            /* the file's own, where several dialects share their functions */
 	/* How calls are held to the tools' schemas; NULL: they are not, or in one of the ways that structured.c names.
-	 * marks: texts of the spelling that are tokens of their own, ended by NULL.  opened: the part of `open` that the
-	 * spelling begins with. */
+	 * marks: texts of the spelling that are tokens of their own, ended by NULL.  opened: the part of `open` that
+	 * the spelling begins with. */
 	const struct calls_spelling *held;
 	const char *const *marks;
 	const char *opened;
@@ -88,31 +88,31 @@ const struct json *split_parameters(const struct split *s, const char *name, siz
 
 /* ---- arguments as text between marks (argument.c) ---- */
 
-/* The kinds that an argument may have, as bits of enum json_kind; 0: its schema does not say.  All of the schema is asked:
- * references, combinations and patterns of keys, of the whole and of the argument.  In tagged calls, whose values are bare
- * text, an argument that may only be a string, or may be anything, is a string. */
+/* The kinds that an argument may have, as bits of enum json_kind; 0: its schema does not say.  All of the schema is
+ * asked: references, combinations and patterns of keys, of the whole and of the argument.  In tagged calls, whose
+ * values are bare text, an argument that may only be a string, or may be anything, is a string. */
 unsigned argument_kinds(const struct json *parameters, const char *key);
 bool argument_named(const struct json *parameters, const char *key); /* is it among the properties? */
 
-/* What stands behind a value. */
+/* What follows a value. */
 struct value_form {
-	const char *end; /* begins with '<' and holds no other */
-	const char *const
-		*follow; /* ends with NULL: `end` is one where one of these stands behind it, blanks between or
-	                              not, or `end` again, or nothing more; else it is text of the value */
+	const char *end;           /* begins with '<' and holds no other */
+	const char *const *follow; /* ends with NULL: `end` is one where one of these follows it, with or without blanks
+	                              between, or `end` again, or nothing more; else it is text of the value */
 };
-/* Where the value that begins at p[0] ends.  YES: f->end is at p + *len.  MAYBE: more text will tell.  NO: it is no list or
- * object of those kinds with the end behind it.  Its brackets and strings are minded: an end inside of them is none.
- * x: zeroed before the value's first bytes. */
+/* Where the value that begins at p[0] ends.  YES: f->end is at p + *len.  MAYBE: more text will tell.  NO: it is not a
+ * list or object of those kinds followed by the end. An end inside of its brackets and strings does not count. x:
+ * zeroed before the value's first bytes. */
 enum verdict value_json(const struct value_form *f, unsigned kinds, struct extent *x, const char *p, size_t n,
                         size_t *len);
-/* Likewise of any text; the first end counts where it may be no string.  MAYBE: *len bytes surely belong to it.  NO, where
- * over: the end is missing. */
+/* The same for any text; the first end counts where it may be something other than a string.  MAYBE: *len bytes surely
+ * belong to it.  NO, where over: the end is missing. */
 enum verdict value_text(const struct value_form *f, unsigned kinds, const char *p, size_t n, bool over, size_t *len);
 /* Appends bare text as JSON of one of the kinds (0: any) if it reads as such, else as a string. */
 void bare_value_put(struct buf *out, unsigned kinds, const char *p, size_t n);
-/* What else the text of a string may be read as, of a value of those kinds; breaks: line breaks at its ends are dropped.
- * value_otherwise: the strings that would not come back (some that would are among them); NULL: the pool is used up. */
+/* What else the text of a string may be read as, of a value of those kinds; breaks: line breaks at its ends are
+ * dropped. value_otherwise: the strings that would not come back (some that would are among them); NULL: the pool is
+ * used up. */
 enum { READ_BREAKS = 1, READ_NUMBERS = 2, READ_LISTS = 4, READ_WORDS = 8, READINGS = 16 };
 int value_readings(unsigned kinds, bool breaks);
 struct dfa *value_otherwise(struct dfa_pool *p, int readings);
@@ -120,17 +120,19 @@ struct dfa *value_otherwise(struct dfa_pool *p, int readings);
 struct dfa *value_spelling(struct dfa_pool *p, const char *text);
 
 size_t blanks(const char *p, size_t n);        /* at the beginning */
-size_t blanks_at_end(const char *p, size_t n); /* likewise */
+size_t blanks_at_end(const char *p, size_t n); /* at the end */
 /* Looks on, from x->at; true: the value that begins at p[0] ends before p + x->at. */
 bool extent_put(struct extent *x, const char *p, size_t n);
 /* The end of the value that begins at p[0], in JSON or as Python writes it, brackets and strings minded, or 0
  * when it is not there yet. */
 size_t json_extent(const char *p, size_t n);
-/* p[0..n) as JSON, or an object or a list that mend() makes JSON of; NULL: it is neither.  json_free is the caller's. */
+/* p[0..n) as JSON, or an object or a list that mend() makes JSON of; NULL: it is neither.  json_free is the
+ * caller's. */
 struct json *json_mended(const char *p, size_t n);
 
-/* Puts p[0..n), a part of an object or a list, into out as JSON (mend.c) and returns how many bytes it took: those left may
- * mean this or that and come again with what follows.  m is zeroed before the first part; m->closed: the value has ended. */
+/* Puts p[0..n), a part of an object or a list, into out as JSON (mend.c) and returns how many bytes it took: those left
+ * may mean this or that and come again with what follows.  m is zeroed before the first part; m->closed: the value has
+ * ended. */
 size_t mend(struct mend *m, const char *p, size_t n, bool over, struct buf *out);
 
 /* {"name": NAME, KEY: ... as calls in JSON begin.  YES: *name and *at are set, the
@@ -147,7 +149,7 @@ enum progress json_arguments_read(struct split *s, bool over);
 enum verdict text_match(const char *p, size_t n, const char *text);
 /* How many of the last bytes of p[0..n) may be the beginning of text. */
 size_t text_partial(const char *p, size_t n, const char *text);
-/* How many bytes of p[0..n) surely stand before text, and whether it is there.  Lengths are judged by this: then a text
+/* How many bytes of p[0..n) are surely before text, and whether it is there.  Lengths are judged by this: then a text
  * that comes in pieces is judged as it is when it comes whole. */
 size_t text_until(const char *p, size_t n, const char *text, bool *there);
 /* A call that has another order: whole.  true: it was one, and with put it was put. */

@@ -206,8 +206,8 @@ static bool in_start(struct split *s, bool over)
 	return true;
 }
 
-/* The first place in held where the thought ends; *len: bytes there that are no part of what follows.  NULL: nowhere, and
- * the last *held of the bytes may be the beginning of it. */
+/* The first place in held where the thought ends; *len: bytes there that do not belong to what follows.  NULL: nowhere,
+ * and the last *held of the bytes may be the beginning of it. */
 static const char *think_end(const struct split *s, size_t *len, size_t *held)
 {
 	const char *close = s->speech->think_close, *first = memmem(s->held.p, s->held.n, close, strlen(close));
@@ -264,7 +264,7 @@ static size_t find_form(const struct split *s, size_t *len, bool *thought, size_
 			break;
 		at = memmem(s->held.p, s->held.n, text, strlen(text));
 		k = at ? (size_t)(at - s->held.p) : SIZE_MAX;
-		/* Of two that begin there the longer. */
+		/* The longer of two that begin there. */
 		if (at && (k < best || (k == best && strlen(text) > *len))) {
 			best = k;
 			*len = strlen(text);
@@ -306,8 +306,9 @@ static size_t find_open(const struct split *s, size_t *safe)
 	return best;
 }
 
-/* A call may open at held[at].  NO: none does, though it may have looked so.  Of several dialects that read it the first counts,
- * so none is asked before those ahead of it have said no: they would have more to say of a text that comes whole. */
+/* A call may open at held[at].  NO: none does, though it may have looked so.  If several dialects read it, the first
+ * counts, so none is asked before those ahead of it have said no: they would have more to say of a text that comes
+ * whole. */
 static enum verdict call_at(struct split *s, size_t at, bool over)
 {
 	bool opened = false;
@@ -352,7 +353,7 @@ static size_t emit_before(struct split *s, size_t n)
 	return n - some;
 }
 
-/* Could held[at..] still become what stands before a call? */
+/* Could held[at..] still become what comes before a call? */
 static bool may_open(const struct split *s, size_t at)
 {
 	for (int i = 0; s->tools && s->dialects[i]; i++) {

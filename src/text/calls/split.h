@@ -27,7 +27,7 @@ struct mend {
 	size_t depth;
 };
 
-/* Where the search for the end of a JSON value stands, brackets and strings minded. */
+/* The state of the search for the end of a JSON value: open brackets and strings. */
 struct extent {
 	size_t at, depth; /* at: bytes looked at */
 	char quote;       /* of the string it is in; 0: it is in none */

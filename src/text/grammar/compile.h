@@ -40,12 +40,12 @@ struct compiler {
 	int32_t *id;         /* of the nodes that are kept */
 	const char *counted; /* where an object has no value because unnamed members do not count; NULL: nowhere */
 	bool python;         /* None, True and False are written so */
-	bool gemma;          /* strings stand between GEMMA_QUOTEs, keys are bare where they can be */
+	bool gemma;          /* strings are between GEMMA_QUOTEs, keys are bare where they can be */
 	const struct dfa *bare_any; /* any string as the bare text of the dialect at hand; NULL: not made yet */
 	const struct dfa
 		*otherwise[16];  /* strings that bare text does not give back, by reading (dialect.h); 0: that spell
-	                                  * the end of a value; likewise */
-	const struct dfa *names; /* Gemma's keys that no schema names; likewise */
+	                                  * the end of a value; NULL: not made yet */
+	const struct dfa *names; /* Gemma's keys that no schema names; NULL: not made yet */
 };
 
 static inline uint32_t limit(int64_t n)
@@ -65,13 +65,15 @@ struct grammar *compiler_grammar(void);
 void compiler_let_go(struct compiler *c, struct grammar *g, const char *name, const struct json *parameters);
 /* node, and all that values of it hold, are in the grammar; others get no tables. */
 void compiler_use(struct compiler *c, int node);
-/* Writes the tables into g.  root: a node, or -1; extra: nodes and shapes to reserve room for beyond those there are. */
+/* Writes the tables into g.  root: a node, or -1; extra: nodes and shapes to reserve room for beyond those there
+ * are. */
 int compiler_tables(struct compiler *c, struct grammar *g, int root, size_t extra);
 /* Takes over all that c made; frees it after an error. */
 int compiler_finish(struct compiler *c, struct grammar *g, int rc, struct grammar **out);
 
 void shape_word(struct shape *s, const struct dfa *d);
-/* Of an object's shape: label_at, label and other_at; next_need and n_need.  spelled: [s->n_node] keys as d has them. */
+/* Fills an object's shape: label_at, label and other_at; next_need and n_need.  spelled: [s->n_node] keys as d has
+ * them. */
 void shape_labels(struct builder *b, struct shape *s, const struct key *spelled);
 void shape_needs(struct shape *s, const struct obj_plan *p, const int *key_of);
 

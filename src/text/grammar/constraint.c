@@ -42,8 +42,8 @@ struct constraint {
 
 	enum phase phase;
 	unsigned char seen[LOOKS]; /* bytes of each text looked for that the text ends with; [0] of a thought's end */
-	unsigned alive;            /* openers that what was said begins ... */
-	int n_opened;              /* ... and how many of their tokens were read */
+	unsigned alive;            /* openers that begin with what was said */
+	int n_opened;              /* tokens of the openers that were read */
 	bool later;                /* a part came before */
 	bool may_think;
 	bool trying; /* what was said may be the beginning of a call without tags */
@@ -87,7 +87,8 @@ static const char *word_bytes(void *ctx, int32_t id, size_t *n)
 	}
 	const char *p = tokenizer_is_added(w->t, id) ? NULL : tokenizer_token_bytes(w->t, id, n);
 
-	/* Vocabularies of bytes have tokens for the bytes by which grammars know the marks.  No UTF-8 has these bytes. */
+	/* Vocabularies of bytes have tokens for the bytes by which grammars know the marks.  No UTF-8 has these
+	 * bytes. */
 	for (size_t i = 0; p && i < *n; i++)
 		if ((unsigned char)p[i] >= MARK_FIRST)
 			return NULL;
@@ -236,7 +237,7 @@ static void begin_alone(struct constraint *k, int *steps)
 /* The text so far and p, as a call without tags. */
 static void try_call(struct constraint *k, const char *p, size_t n, struct change *c)
 {
-	/* A tag of Llama's may stand before it. */
+	/* A tag of Llama's may come before it. */
 	if (k->phase == START && is(p, n, "<|python_tag|>"))
 		return;
 	if (!matcher_put(k->call, p, n)) {

@@ -5,9 +5,9 @@
  * or, in dialects without tags, one call or several as the whole answer.
  *
  * Thoughts are free, but do not end an answer whose content is held.  Content is
- * held to one grammar, what stands in a call to another, each from where its part
+ * held to one grammar, what is in a call to another, each from where its part
  * begins; a part without a grammar is free.
- * Where it stands is told from the bytes of the accepted tokens, those included
+ * Where it is follows from the bytes of the accepted tokens, those included
  * that the answer was made to say.  Special and other added tokens match no
  * grammar; the tags are allowed by id where they may come.
  *
@@ -32,8 +32,8 @@ struct constraint_rules {
 	const char *content_open, *turn;
 	struct grammar *content; /* NULL: free */
 	struct grammar *call;    /* between the tags, line breaks aside; NULL: free */
-	/* NULL without calls, or where they have no tags.  call_close is one token, and so is call_open; or call_close is
-	 * NULL, and the end of a call is part of its grammar.  Then calls may open in the ways also[], too, of which
+	/* NULL without calls, or where they have no tags.  call_close is one token, and so is call_open; or call_close
+	 * is NULL, and the end of a call is part of its grammar.  Then calls may open in the ways also[], too, of which
 	 * opened[] is the part that the grammar begins with (NULL: none). */
 	const char *call_open, *call_close;
 	const char *also[CONSTRAINT_OPENS], *opened[CONSTRAINT_OPENS];

@@ -135,8 +135,8 @@ static bool *draft_live(const struct draft *d)
 	return live;
 }
 
-/* Makes one class of those that lead nowhere from any state: between the letters that texts are made of there are as many
- * as letters.  column: of each old class the new one; returns how many there are now. */
+/* Makes one class of those that lead nowhere from any state: between the letters that texts are made of there are as
+ * many as letters.  column: of each old class the new one; returns how many there are now. */
 static int draft_columns(const struct draft *d, const int32_t *id, int column[256])
 {
 	bool leads[256] = { false };
@@ -453,7 +453,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Where a set of this hash stands, or may begin to. */
+/* Where a set of this hash is, or would go. */
 static uint32_t slot_of(const struct sets *s, uint64_t h)
 {
 	return (uint32_t)(h >> 32) & (s->n_slot - 1);

@@ -1,7 +1,7 @@
 /* dfa.h - languages of bytes, as automata: made, combined, and stepped.
  *
  * For the grammar files of this folder.  Automata live in a pool and are freed
- * with it.  Whoever asks for them may be hostile, so a pool counts what it makes:
+ * with it.  Requests for them may be hostile, so a pool counts what it makes:
  * a function that would go past its limits returns NULL, and every function that
  * is given NULL returns NULL; pool->why then says which limit it was. */
 #ifndef TEXT_DFA_H
@@ -75,7 +75,8 @@ struct nfa {
 void nfa_init(struct nfa *f);
 void nfa_fini(struct nfa *f); /* again does nothing */
 int nfa_state(struct nfa *f);
-/* `state` accepts, with this label.  Use this, not f->label[nfa_text(f, ...)]: C may read f->label before the call moves it. */
+/* `state` accepts, with this label.  Use this, not f->label[nfa_text(f, ...)]: C may read f->label before the call
+ * moves it. */
 void nfa_accept(struct nfa *f, int state, int32_t label);
 void nfa_bytes(struct nfa *f, int from, int lo, int hi, int to);
 void nfa_empty(struct nfa *f, int from, int to, enum nfa_kind kind);
@@ -87,7 +88,7 @@ void nfa_utf8(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to);
  * \u00xx for other control characters, everything else as it is. */
 void nfa_chars(struct nfa *f, int from, uint32_t lo, uint32_t hi, int to);
 
-/* Of several labels the lowest counts. */
+/* The lowest of several labels counts. */
 struct dfa *dfa_from_nfa(struct dfa_pool *p, const struct nfa *f);
 
 /* ---- from a step function ---- */
@@ -111,8 +112,8 @@ struct dfa *dfa_or(struct dfa_pool *p, const struct dfa *a, const struct dfa *b)
 struct dfa *dfa_minus(struct dfa_pool *p, const struct dfa *a, const struct dfa *b); /* labels of a */
 /* a, with `bit` set in the labels of what b accepts. */
 struct dfa *dfa_mark(struct dfa_pool *p, const struct dfa *a, const struct dfa *b, int bit);
-/* An automaton that accepts what `keys` accepts, with its label (DFA_DROPPED: not), and otherwise what `names` accepts, with
- * map[its label] (-1: not). */
+/* An automaton that accepts what `keys` accepts, with its label (DFA_DROPPED: not), and otherwise what `names` accepts,
+ * with map[its label] (-1: not). */
 struct dfa *dfa_keys(struct dfa_pool *p, const struct dfa *keys, const struct dfa *names, const int32_t *map);
 enum { DFA_DROPPED = INT32_MAX };
 /* a with label map[label] for each; -1 drops it. */

@@ -387,7 +387,7 @@ static int read_element(struct reader *g)
 	return rc ? rc : e;
 }
 
-/* A name and ::= stand here. */
+/* Is there a name and ::= here? */
 static bool at_rule(const struct reader *g)
 {
 	struct reader t = *g;
@@ -398,7 +398,7 @@ static bool at_rule(const struct reader *g)
 	return n && t.n - t.at >= 3 && !memcmp(t.p + t.at, "::=", 3);
 }
 
-/* Behind ::= and |: what follows may stand on another line, unless that is a rule of its own. */
+/* After ::= and |: what follows may be on another line, unless that is a rule of its own. */
 static void skip_on(struct reader *g)
 {
 	size_t at = g->at;
@@ -598,7 +598,7 @@ int grammar_compile_choice(const struct json *list, struct grammar **out, struct
 		if (p)
 			nfa_accept(&f, nfa_text(&f, 0, p, n), 0);
 		else
-			rc = err_set(err, E_FORMAT, "choice %zu is no string", i);
+			rc = err_set(err, E_FORMAT, "choice %zu is not a string", i);
 		if (f.n_edge > NFA_EDGES_MAX)
 			rc = err_set(err, E_LIMIT, "choices of more than %d bytes in all", NFA_EDGES_MAX);
 	}

@@ -235,7 +235,7 @@ static bool obj_ok(const struct compiler *c, const struct obj_plan *p, bool *cou
 	}
 	for (int i = 0; i < p->n_other; i++)
 		more |= c->plan[p->other[i]].ok;
-	/* Of other members one is sure to count: several might have one name. */
+	/* Only one of the other members surely counts: several might have one name. */
 	*counted = more && p->min > can + 1 && (p->max < 0 || must <= p->max);
 	return (p->max < 0 || must <= p->max) && p->min <= can + more;
 }
@@ -525,7 +525,7 @@ void shape_word(struct shape *s, const struct dfa *d)
 	*s = (struct shape){ .kind = SHAPE_WORD, .d = d };
 }
 
-/* Of the words null, true and false those that d has. */
+/* Those of the words null, true and false that d has. */
 static const struct dfa *in_python(struct dfa_pool *p, const struct dfa *d)
 {
 	static const char *const words[][2] = { { "null", "None" }, { "true", "True" }, { "false", "False" } };

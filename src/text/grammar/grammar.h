@@ -40,8 +40,8 @@ enum calls_form { CALLS_JSON, CALLS_TAGGED, CALLS_LLAMA, CALLS_PYTHON };
 int grammar_compile_calls(const struct json *tools, enum calls_form form, const char *only, bool several,
                           struct grammar **out, struct err *err);
 
-/* A grammar's tools whose arguments are not held to what their parameters say, as they are not strict; NULL: there are none.
- * They live as long as the grammar. */
+/* A grammar's tools whose arguments are not held to what their parameters say, as they are not strict; NULL: there are
+ * none. They live as long as the grammar. */
 struct let_go {
 	const char *name;
 	const struct let_go *next;
@@ -63,9 +63,10 @@ struct call_marks {
  * Any of head[], behind[] and tail[], of which no behind begins another; '\1' in them is a number of up to three
  * digits, '\2' nine letters or digits, '\3' up to 40 of these and - _ . :
  * Arguments: SPELL_JSON an object; SPELL_MARKED: key KEY key_end value value_end value_gap ... end, values bare
- * text or JSON as in CALLS_TAGGED, of which bare text has key_end and JSON key_end_json (NULL: the same), and `line` says whether a line
- * break stands before the end of bare text; SPELL_PYTHON: as in CALLS_PYTHON, of which only first, between and last
- * count; SPELL_GEMMA: an object whose strings stand between `quote`, which must be marks[0] (else E_UNSUPPORTED). */
+ * text or JSON as in CALLS_TAGGED, of which bare text has key_end and JSON key_end_json (NULL: the same), and `line`
+ * says whether a line break comes before the end of bare text; SPELL_PYTHON: as in CALLS_PYTHON, of which only first,
+ * between and last count; SPELL_GEMMA: an object whose strings are between `quote`, which must be marks[0] (else
+ * E_UNSUPPORTED). */
 enum calls_spell { SPELL_JSON, SPELL_MARKED, SPELL_PYTHON, SPELL_GEMMA };
 struct calls_spelling {
 	enum calls_spell spell;
@@ -106,8 +107,8 @@ bool matcher_put(struct matcher *m, const char *p, size_t n);
  * 4,000 can be undone. */
 void matcher_back(struct matcher *m, int n);
 
-/* Begins anew, as one step that can be undone.  So many line breaks, up to
- * MATCHER_BREAKS_MAX, may stand before the value, and one after it, as some
+/* Begins anew, as one step that can be undone. This many line breaks, up
+ * to MATCHER_BREAKS_MAX, may come before the value, and one after it, as some
  * templates have them; a new matcher allows none. */
 void matcher_restart(struct matcher *m, int before, bool after);
 enum { MATCHER_BREAKS_MAX = 2 };
@@ -115,8 +116,8 @@ enum { MATCHER_BREAKS_MAX = 2 };
 bool matcher_complete(const struct matcher *m); /* what was taken is a whole value */
 bool matcher_whole(const struct matcher *m);    /* and nothing may follow it */
 
-/* Text that must come next, up to max bytes into out; how many there are.  Where 2 to MATCHER_CHOICES_MAX bytes may come
- * behind text[0..n_text) `choose` says with which of them to go on (-1: with none).  Ends where the value may. */
+/* Text that must come next, up to max bytes into out; how many there are.  Where 2 to MATCHER_CHOICES_MAX bytes may
+ * come behind text[0..n_text) `choose` says with which of them to go on (-1: with none).  Ends where the value may. */
 enum { MATCHER_CHOICES_MAX = 4 };
 typedef int matcher_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n);
 size_t matcher_ahead(struct matcher *m, char *out, size_t max, matcher_choice *choose, void *arg);

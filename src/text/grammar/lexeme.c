@@ -81,7 +81,7 @@ struct counted {
 
 /* A state: of->n * (characters begun so far) + the automaton's.  Characters in
  * `of` are of the one spelling, so they can be told from the bytes alone: one
- * begins at each byte that is no continuation and does not follow inside an
+ * begins at each byte that is not a continuation and does not follow inside an
  * escape.  place: 0 outside, 1 between characters, 2 after a backslash, 3 to 6
  * before the digits of \u, 7 closed. */
 struct place {
@@ -191,11 +191,11 @@ struct bare {
 	const struct dfa *of;
 	const char *end;
 	int n_end;
-	bool line; /* a line break stands before the end */
+	bool line; /* a line break comes before the end */
 };
 
 /* q: where the string is, + 1; 0: it can only end.  k: bytes of the end that were
- * read; n_end + 1: the mark that opens the text was not.  broke: a line break stands before them, or (k 0) was the
+ * read; n_end + 1: the mark that opens the text was not.  broke: a line break is before them, or (k 0) was the
  * last byte; or none is needed.  fine: the text before that break, or before the end, is a whole string. */
 struct bare_at {
 	int q, k;
@@ -286,7 +286,7 @@ static bool bare_step(const void *ctx, uint64_t s, char c, uint64_t *to)
 		next.broke = at.broke;
 		next.fine = at.fine;
 	} else if (c == b->end[0]) {
-		next.k = 1; /* where a break is wanted there is none: what stands there is text */
+		next.k = 1; /* there is no break where one is wanted: it is text */
 		next.broke = !b->line;
 		next.fine = !b->line && at.q && bare_whole(b->of, at.q - 1);
 	} else if (c == '\n' && b->line) {
@@ -324,7 +324,7 @@ static struct dfa *bare_text(struct dfa_pool *p, const struct dfa *of, const cha
 	q = of->n ? dfa_step(of, 0, '"') : -1;
 	/* No text at all is the break before the end alone. */
 	first.q = q + 1;
-	/* An end may have marks in it (grammar.h), which are no bytes of a text. */
+	/* An end may have marks in it (grammar.h), which are not bytes of a text. */
 	n = (size_t)snprintf(bytes, sizeof bytes - MARKS_MOST - 1, "%s", all_bytes());
 	for (int i = 0; i < MARKS_MOST; i++)
 		if (strchr(end, (char)(MARK_FIRST + i)))

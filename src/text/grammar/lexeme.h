@@ -18,7 +18,7 @@ enum {
 	MULTIPLE_STATES_MAX = 20000,
 };
 
-/* Any string, any escapes.  State LEXEME_BODY stands between two characters. */
+/* Any string, any escapes.  State LEXEME_BODY is between two characters. */
 struct dfa *lexeme_string(struct dfa_pool *p);
 enum { LEXEME_BODY = 1 };
 
@@ -47,8 +47,8 @@ void texts_put(struct texts *t, const char *p, size_t n, int32_t label);
 struct dfa *texts_finish(struct dfa_pool *p, struct texts *t); /* and fini */
 void texts_fini(struct texts *t);
 
-/* text as struct calls_spelling (grammar.h) has it: \1, \2 and \3 stand for numbers and ids.  Adds it to f from state `at`;
- * returns its end. */
+/* text as struct calls_spelling (grammar.h) has it: \1, \2 and \3 stand for numbers and ids.  Adds it to f from state
+ * `at`; returns its end. */
 int lexeme_spell(struct nfa *f, int at, const char *text);
 /* The language of such texts in a list that NULL ends. */
 struct dfa *lexeme_spelled(struct dfa_pool *p, const char *const *list);
@@ -70,7 +70,7 @@ struct dfa *lexeme_number(struct dfa_pool *p);
 struct dfa *lexeme_decimal(struct dfa_pool *p, bool integer);
 /* Decimals with one spelling for each value: no -0, no zero at the end of a part. */
 struct dfa *lexeme_once(struct dfa_pool *p);
-/* Of decimals those above (below) d, or equal to it unless open. */
+/* The decimals above (below) d, or equal to it unless open. */
 struct dfa *lexeme_bound(struct dfa_pool *p, const struct decimal *d, bool below, bool open);
 /* Multiples of d > 0.  NULL without a reason in p: d has too many digits. */
 struct dfa *lexeme_multiple(struct dfa_pool *p, const struct decimal *d);

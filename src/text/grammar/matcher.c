@@ -1,7 +1,7 @@
 /* matcher.c - a walk through a grammar; see grammar.h and tables.h.
  *
  * A walk is a few threads, each a frame: a place in a shape, and the frame of the
- * shape around it, which stands where it will go on.  Several threads are needed
+ * shape around it, which is where it will continue.  Several threads are needed
  * only where a schema leaves open which of several forms a value has. */
 #include <assert.h>
 #include <stdlib.h>
@@ -180,7 +180,7 @@ static void word_step(struct matcher *m, int32_t sh, int from, uint32_t a, int32
 		put(out, frame_make(m, (struct frame){ sh, (uint32_t)to, a, 0, parent, 0 }));
 }
 
-/* A head was spelled, and what it stands before is of shape s: parameters, or an object whose first
+/* A head was spelled, and what follows is of shape s: parameters, or an object whose first
  * property was in the head. */
 static void behind_head(const struct shape *s, struct frame *f)
 {
@@ -810,7 +810,7 @@ static void add_bytes(const struct matcher *m, int32_t id, struct byte_set *set)
 	}
 }
 
-/* Of the set those from lo to hi that may come; more than MATCHER_CHOICES_MAX are not told apart. */
+/* Those of the set from lo to hi that may come; more than MATCHER_CHOICES_MAX are not told apart. */
 static int bytes_among(struct matcher *m, const struct threads *t, const struct byte_set *set, int lo, int hi,
                        uint8_t *may, int n)
 {
@@ -831,7 +831,7 @@ static int bytes_among(struct matcher *m, const struct threads *t, const struct 
 	return n;
 }
 
-/* Printing ones first: where text is free they are too many soon.  Marks are no text. */
+/* Printing ones first: where text is free they are soon too many. Marks are not text. */
 static int bytes_of(struct matcher *m, const struct threads *t, uint8_t *may)
 {
 	struct byte_set set = { 0 };

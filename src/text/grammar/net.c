@@ -67,7 +67,7 @@ struct refs {
 	struct {
 		int32_t owner, more;
 	} * ref;
-	int32_t *first; /* by rule: where it stands */
+	int32_t *first; /* by rule: where it is */
 	int n, cap;
 };
 
@@ -131,7 +131,7 @@ static int find_regular_rules(struct maker *m)
 	return rc;
 }
 
-/* Of an expression and all that is in it; their depth was looked at before. */
+/* Makes the net of an expression and all that is in it; their depth was checked before. */
 static bool find_regular(struct maker *m, int e)
 {
 	const struct expr *x = &m->r->expr[e];

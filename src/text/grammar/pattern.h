@@ -15,8 +15,8 @@
  * up.  E_UNSUPPORTED and E_FORMAT name the place. */
 int pattern_compile(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
 
-/* The language of texts, not escaped, that re matches from beginning to end.  ^ and $ may stand at its beginning and
- * end, and nowhere else. */
+/* The language of texts, not escaped, that re matches from beginning to end.  ^ and $ may be at its beginning and
+ * end only. */
 int pattern_compile_text(struct dfa_pool *p, const char *re, size_t n, struct dfa **out, struct err *err);
 
 /* The language of a format of JSON Schema; E_MISSING: the format is not supported. */

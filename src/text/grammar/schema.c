@@ -2,7 +2,7 @@
  *
  * docs/structured-output.md has the table of what is done.  A keyword that would
  * restrict values and is not done is an error that names it and its place;
- * keywords that only describe, and those that nobody knows, say nothing. */
+ * keywords that only describe, and unknown ones, say nothing. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static int one_type(struct reader *r, const struct json *v, unsigned *types)
 			*types |= known[i].bits;
 			return 0;
 		}
-	return builder_fail(r->b, E_FORMAT, below(r->b, r->at, "type"), "\"%.40s\" is no type of JSON", s ? s : "?");
+	return builder_fail(r->b, E_FORMAT, below(r->b, r->at, "type"), "\"%.40s\" is not a type of JSON", s ? s : "?");
 }
 
 static int read_types(struct reader *r, unsigned *types)
@@ -160,8 +160,8 @@ static int read_decimal(struct reader *r, const char *key, const struct json *v,
 	return 0;
 }
 
-/* A bound that no decimal holds, as float's largest and least numbers: numbers here end below 10^24, and what is not zero is
- * 10^-24 at least.  *d and *open: the bound that says the same of them; *none: it says nothing. */
+/* A bound that no decimal holds, as float's largest and least numbers: numbers here end below 10^24, and what is not
+ * zero is 10^-24 at least.  *d and *open: the bound that says the same of them; *none: it says nothing. */
 static bool far_bound(const char *text, bool is_below, struct decimal *d, bool *open, bool *none)
 {
 	bool negative = *text == '-';

@@ -4,8 +4,8 @@
  * lists, per type, what is allowed: automata for what has no parts, lists of
  * shapes for arrays and objects, whose parts are nodes again.  Sets are made when
  * they are asked for, so that schemas may refer to themselves; and what several
- * keywords say about one value is made one set here, so that nobody later has to
- * hold two against each other.
+ * keywords say about one value is made one set here, so that no later code has
+ * to compare two.
  *
  * All functions return 0 or an error with b->err set. */
 #ifndef TEXT_SHAPES_H
@@ -23,7 +23,7 @@ enum {
 	LAYERS_MAX = 64,
 	PATTERNS_MAX = 16,
 	NEST_MAX = 100,      /* of sets that need each other to be made */
-	COUNT_MAX = 1 << 30, /* of items, characters, members; more is no limit */
+	COUNT_MAX = 1 << 30, /* of items, characters, members; more means no limit */
 };
 
 enum { NODE_ANY, NODE_NEVER }; /* the first two nodes */
@@ -131,7 +131,7 @@ int node_expand(struct builder *b, int node);
 void set_any(struct builder *b, struct set *s);
 int set_and(struct builder *b, struct set *s, const struct set *t, const char *at);
 int set_or(struct builder *b, struct set *s, const struct set *t, const char *at);
-/* In exactly one of part[0..n), which are no nodes' own. */
+/* Values in exactly one of part[0..n), which belong to no node. */
 int set_one(struct builder *b, struct set *s, const struct set *const *part, int n, const char *at);
 int set_not(struct builder *b, struct set *s, const struct set *t, const char *at);
 

@@ -8,9 +8,9 @@
 #include "text/grammar/dfa.h"
 
 struct stock {
-	const struct dfa *null, *boolean, *number; /* any value of that type; lexeme.h has the numbers ... */
+	const struct dfa *null, *boolean, *number; /* any value of that type; lexeme.h has the numbers */
 	const struct dfa *decimal, *integer, *once;
-	const struct dfa *string, *plain, *bare; /* ... and the strings, bare with BARE_VALUE_END */
+	const struct dfa *string, *plain, *bare; /* any string; bare with BARE_VALUE_END */
 };
 
 /* Any thread. */

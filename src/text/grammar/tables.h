@@ -21,7 +21,7 @@ struct shape {
 	const struct dfa *d; /* a word's bytes; an object's keys: labels [0, n_prop) are its properties, those
 	                                 * above are values of `other` */
 	bool counted;        /* a string of any characters */
-	bool colon; /* an object's keys end with their colon: a bare key is over where one stands, and not before */
+	bool colon;          /* an object's keys end with their colon: a bare key ends there, and not before */
 	/* An object as tagged calls have it: d spells <parameter=KEY> and a line break
 	 * for property i (label i), and the end (label n_node).  A value is one of
 	 * node[i], in JSON, or of bare[i], text with its end; -1: none. */
@@ -31,27 +31,27 @@ struct shape {
 	const char *value_end; /* what follows a value in JSON; from value_end[bare_end] on one that is bare, too */
 	uint32_t bare_end;
 	/* CALLS: d spells <function=NAME>, or {"name": "NAME" as an object does; node[label] is the shape of what
-	 * follows: parameters, or the object whose first property that was.  places: it is a place of the net, where the
-	 * rule of the arguments begins. */
+	 * follows: parameters, or the object whose first property that was.  places: it is a place of the net, where
+	 * the rule of the arguments begins. */
 	bool places;
 
 	int32_t *node; /* array: of the first items; object: of its properties */
 	int n_node;
 	int32_t rest;   /* array: of the items after them; -1: there are none */
-	int32_t *other; /* object: of members that are no property */
+	int32_t *other; /* object: of members that are not properties */
 	int n_other;
 	int32_t *next_need, *n_need; /* [n_node + 1] from property i on: the first that is required (n_node: none),
 	                                 * and how many are */
-	/* Of each state of d: which labels can still come, properties in order. */
+	/* For each state of d: which labels can still come, properties in order. */
 	int32_t *label_at, *label; /* those of state s are label[label_at[s]..label_at[s + 1]) */
 	bool *other_at;
-	/* Of each state of d the state of any plain string (lexeme.h) after the same
+	/* For each state of d the state of any plain string (lexeme.h) after the same
 	 * bytes, where all such strings are keys; NULL where some are not. */
 	int32_t *plain_at;
 };
 
-/* Rules that hold themselves, as places.  Of each place what may come there, empty
- * moves followed: one of the steps (at[p] to at[p + 1]), or, where it ends, what
+/* Rules that hold themselves, as places.  For each place, what may come there
+ * after empty moves: one of the steps (at[p] to at[p + 1]), or, where it ends, what
  * comes after the rule.  No rule begins with itself. */
 struct net_step {
 	int32_t shape; /* a word; -1: none */
@@ -82,8 +82,8 @@ struct grammar {
 	int n_node;
 	int32_t root;                     /* a node; -1: place 0 of the net */
 	const struct net *net;            /* NULL: none */
-	const struct dfa *string, *plain; /* any string: masks are shared by all who walk it */
-	const struct dfa *bare;           /* any bare text of a call, likewise; NULL: not in it */
+	const struct dfa *string, *plain; /* any string: masks are shared by all walks */
+	const struct dfa *bare;           /* any bare text of a call, shared too; NULL: not in it */
 	const struct let_go *let_go;      /* tools whose arguments are any object, though their parameters say more */
 };
 
@@ -104,7 +104,7 @@ enum { SHAPE_END = -1, SHAPE_BEGIN = -2 };
 enum {
 	THREADS_MAX = 64,             /* more are left out, which makes fewer texts possible and none wrong */
 	INDENT_MAX = 40,              /* blanks after a line break */
-	OFFERS_MAX = 4 * THREADS_MAX, /* words and values that places may offer in one step; likewise */
+	OFFERS_MAX = 4 * THREADS_MAX, /* words and values that places may offer in one step; more are left out */
 	UNDO_MAX = 4000,              /* steps that a walk keeps at least */
 	FRAME_END = 0,
 };
@@ -142,7 +142,7 @@ void threads_step(struct matcher *m, const struct threads *in, uint8_t c, struct
 const struct dfa *frame_word(const struct matcher *m, const struct frame *f, int *state);
 /* May a key come to this state, after a and b of its frame? */
 bool key_may(const struct shape *s, int state, uint32_t a, uint32_t b);
-/* May it be one that is no property? */
+/* May it be one that is not a property? */
 bool key_may_other(const struct shape *s, uint32_t a, uint32_t b);
 /* Appends the threads that follow the end of a word in an accepting state. */
 void word_end(struct matcher *m, const struct frame *f, int state, struct threads *out);

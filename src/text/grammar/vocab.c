@@ -4,7 +4,7 @@
  * What a token may be depends on all that is around a place, but most of it can be
  * said from the word at the place alone: a token either stays in the word, or
  * leaves its language, or ends it and goes on.  The first two are the same
- * wherever the word stands, so they are kept per word and state (struct sheet);
+ * wherever the word is, so they are kept per word and state (struct sheet);
  * the third, a few thousand tokens in a string and none in most other words, is
  * walked with the whole.  Any string's sheets are made with the vocabulary.
  *
@@ -20,7 +20,7 @@
 enum {
 	TOKEN_BYTES_MAX = 512,   /* longer ones never match */
 	KEPT_MASKS = 16,         /* per walk: 32 kB each at 250,000 tokens */
-	KEPT_SHEETS = 64,        /* likewise */
+	KEPT_SHEETS = 64,        /* as large */
 	MASK_WORK_MAX = 1000000, /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
 	EXITS_MAX = 20000,       /* kept of a word */
 	EXITS_MANY = 100,        /* ends of a word: it pays to look at what may follow first */
@@ -69,7 +69,7 @@ struct vocab {
 	struct dfa_pool pool;
 	const struct dfa *string, *plain, *bare;
 	struct sheet *sheet, *plain_sheet;
-	/* Of any bare text, each made by who first needs it. */
+	/* Sheets of any bare text, each made when it is first needed. */
 	_Atomic(struct sheet *) *bare_sheet;
 };
 
@@ -241,7 +241,7 @@ static struct sheet *sheets_of(const struct vocab *v, const struct dfa *d, bool 
 	for (int s = 0; s < d->n; s++) {
 		all[s] = (struct sheet){ .d = d, .state = s, .any_key = !chars };
 		all[s].mask = xcalloc((size_t)v->n_word + 1, sizeof *all[s].mask);
-		/* No walk stands before a string's first byte or behind its last. */
+		/* No walk is before a string's first byte or after its last. */
 		if (s && !d->last[s])
 			fill_sheet(v, &all[s], NULL, chars);
 	}
@@ -371,7 +371,7 @@ static const struct sheet *bare_sheet(const struct vocab *v, int state)
 	return h;
 }
 
-/* Of a grammar's word, for all who walk it; NULL: there is no room for more. */
+/* The sheets of a grammar's word, shared by all walks; NULL: there is no room for more. */
 static const struct sheet *shared_sheet(struct grammar *g, const struct vocab *v, const struct dfa *d, int state)
 {
 	struct sheet *made = NULL, *s;
@@ -405,7 +405,7 @@ static const struct sheet *sheet_of(struct matcher *m, const struct vocab *v, co
 	const struct sheet *shared;
 	struct sheet *s;
 
-	/* A key of whom nothing is known is any string. */
+	/* A key of which nothing is known is any string. */
 	if (d == m->g->string && (!key || key_may_other(shape, a, b)))
 		return &v->sheet[state];
 	if (d == m->g->bare && !key)
@@ -533,7 +533,7 @@ static void or_word(struct matcher *m, const struct vocab *v, int32_t id, const 
 	const struct sheet *s = sheet_of(m, v, &f, d, state);
 	uint32_t least = 0, most = NO_LIMIT;
 	int frames = m->n_frame, after = frames;
-	int64_t label = -1; /* what level[0] stands behind; -1: it was not made */
+	int64_t label = -1; /* what level[0] follows; -1: it was not made */
 	bool first[256];
 
 	if (shape->kind == SHAPE_WORD && shape->counted) {

@@ -612,7 +612,7 @@ bool gen_next(struct jrender *r, struct jgen *g, struct value *out);
  * V_MISSING, too many or unknown ones are errors of `what`. */
 void args_bind(struct jrender *r, const char *what, const char *names, const struct jargs *a, struct value *out,
                int required);
-/* The integer of an argument of `what`; deflt where it is missing, E_ARG where it is no integer. */
+/* The integer of an argument of `what`; deflt where it is missing, E_ARG where it is not an integer. */
 int64_t args_int(struct jrender *r, const char *what, struct value v, int64_t deflt);
 
 /* jinja_format.c */

@@ -381,7 +381,7 @@ static struct value eval_call(struct jrender *r, struct jrec *rec, const struct 
 	return jr_call(r, f, &a);
 }
 
-/* A filter chain; text is what stands at its innermost place in blocks. */
+/* A filter chain; text is what is at its innermost place in blocks. */
 static struct value eval_filter(struct jrender *r, struct jrec *rec, const struct node *n, const struct value *text)
 {
 	struct value v;

@@ -103,7 +103,7 @@ static int sign_at(const struct lexer *x, size_t at)
 	return at < x->n && (x->p[at] == '-' || x->p[at] == '+') ? x->p[at] : 0;
 }
 
-/* End of "{% raw %}" when one stands at `at`, else 0. */
+/* End of "{% raw %}" when one is at `at`, else 0. */
 static size_t raw_begin(const struct lexer *x, size_t at)
 {
 	if (!looking_at(x, at, "{%"))

@@ -242,7 +242,7 @@ static void look_if(struct scoper *s, const struct node *n)
 			}
 		}
 	}
-	/* Not stored on every way through: begin as what stands outside. */
+	/* Not stored on every path: begin as the outer one. */
 	for (int k = 0; k < 3; k++) {
 		for (size_t i = 0; i < n_ch[k]; i++) {
 			struct binding *b = ch[k][i].b, *outer;

@@ -4,7 +4,7 @@
  * put together goes through a struct sb, which writes an origin run only where the
  * origin changes.  A string just built remembers its builder: appending to it again
  * (the ns.out = ns.out ~ x of some templates) then costs only the new bytes, since
- * bytes beyond its end are nobody's.  Its last run may have grown meanwhile; readers
+ * bytes beyond its end belong to no string.  Its last run may have grown meanwhile; readers
  * stop at the string's own length. */
 #include "text/jinja/jinja.h"
 

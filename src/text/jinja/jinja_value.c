@@ -3,7 +3,7 @@
  *
  * Lists, tuples and dicts never change once a template can see them (the sandbox
  * refuses the methods that would), so they are shared freely; only a namespace can
- * form a cycle, and depth_max stops whoever walks it. */
+ * form a cycle, and depth_max stops every walk through it. */
 #include "text/jinja/jinja.h"
 
 #include <stdio.h>

@@ -82,7 +82,7 @@ bool template_uses(const struct template *t, const char *variable);
 
 /* Its source, n bytes; the template's own. */
 const char *template_text(const struct template *t, size_t *n);
-/* True when these bytes stand anywhere in the template's text. */
+/* True when these bytes are anywhere in the template's text. */
 bool template_says(const struct template *t, const char *text);
 
 #endif

@@ -36,7 +36,7 @@ struct added_match {
 	size_t from, to;   /* the content alone */
 };
 
-/* Whether a special token may stand at [start, end). */
+/* Whether a special token may be at [start, end). */
 typedef bool added_may(void *ctx, size_t start, size_t end);
 
 /* The first match at or after at in p[0..n), the longest of those that begin

@@ -98,7 +98,7 @@ static const struct bpe_merge *find_merge(const struct token_model *model, int32
 
 /* ---- the first symbols ---- */
 
-/* Of p[0..n), into id[n]; returns how many. */
+/* Splits p[0..n) into tokens, to id[n]; returns how many. */
 static size_t first_symbols(const struct token_model *m, const char *p, size_t n, int32_t *id)
 {
 	struct tokens one = { id, 0, n }; /* never grows: a character leaves at most as many as it has bytes */
@@ -331,7 +331,7 @@ static int load_merge(const struct token_model *model, struct bpe *b, const stru
 	h = lexicon_mix(pair ^ b->seed);
 	while (b->merge[h & b->merge_mask].pair != NO_PAIR && b->merge[h & b->merge_mask].pair != pair)
 		h++;
-	/* Of a repeated pair the last rank counts, as in the reference implementation. */
+	/* The last rank of a repeated pair counts, as in the reference implementation. */
 	b->merge[h & b->merge_mask] = (struct bpe_merge){ pair, (uint32_t)i, id };
 	return 0;
 }

@@ -24,7 +24,7 @@ struct detok {
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special);
 
-/* Appends what token id completes.  An id that is no token adds nothing. */
+/* Appends what token id completes.  An id that is not a token adds nothing. */
 void detok_put(struct detok *d, int32_t id, struct buf *out);
 
 /* The end of the tokens: appends U+FFFD if bytes are held.  d may be used again. */

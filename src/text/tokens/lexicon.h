@@ -29,14 +29,15 @@ struct lexicon {
  * token keeps its text and is not found by bytes. */
 typedef long lexicon_spell(const char *s, size_t n, char *out);
 
-/* vocab is {"text": id ...} or [["text", score] ...] by id, in which null is an id without a token.  spell NULL: text is bytes. */
+/* vocab is {"text": id ...} or [["text", score] ...] by id, in which null is an id without a token.  spell NULL: text
+ * is bytes. */
 int lexicon_open(struct lexicon *l, const struct json *vocab, lexicon_spell *spell, struct err *err);
 void lexicon_close(struct lexicon *l);
 
 /* The token with these bytes, or -1.  Tokens that were added later are not found. */
 int32_t lexicon_find(const struct lexicon *l, const char *p, size_t n);
 
-/* For tables beside: a number without pattern, and a power of two with a third or more left empty. */
+/* For other tables: a number without pattern, and a power of two with a third or more left empty. */
 uint64_t lexicon_mix(uint64_t h);
 uint32_t lexicon_table_size(size_t n);
 

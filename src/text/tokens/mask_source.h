@@ -1,7 +1,7 @@
 /* mask_source.h - which tokens an answer may go on with.
  *
- * The engine asks before it picks a token, and says what it picked; who guesses
- * ahead accepts its guesses too and takes them back before the engine goes on.
+ * The engine asks before it picks a token, and says what it picked; drafters
+ * accept their guesses too and take them back before the engine goes on.
  * So a mask is a function of the accepted tokens alone, however they came.
  * Used by one thread at a time. */
 #ifndef TEXT_MASK_SOURCE_H
@@ -13,7 +13,7 @@
 
 struct mask_source;
 
-/* Of n bytes, 2 to AHEAD_MAX, that may come behind text[0..n_text): the one to go on with; -1: none. */
+/* Given n bytes, 2 to AHEAD_MAX, that may come after text[0..n_text): the one to go on with; -1: none. */
 enum { AHEAD_MAX = 4 };
 typedef int ahead_choice(void *arg, const char *text, size_t n_text, const uint8_t *may, int n);
 
@@ -29,13 +29,13 @@ struct mask_source_ops {
 	/* Nothing may follow: the answer is whole, whether or not an end token comes. */
 	bool (*whole)(const struct mask_source *m);
 	void (*free)(struct mask_source *m);
-	/* Optional: text that must come next, whatever is picked, up to max bytes into out; how many there are.  Where a
-	 * few bytes may come, `choose` goes on with one of them, and what follows is a guess.  Text ends where the answer
-	 * may. */
+	/* Optional: text that must come next, whatever is picked, up to max bytes into out; how many there are.  Where
+	 * a few bytes may come, `choose` goes on with one of them, and what follows is a guess.  Text ends where the
+	 * answer may. */
 	size_t (*ahead)(struct mask_source *m, char *out, size_t max, ahead_choice *choose, void *arg);
 };
 
-/* The first member of who implements it. */
+/* The first member of an implementation's struct. */
 struct mask_source {
 	const struct mask_source_ops *ops;
 };

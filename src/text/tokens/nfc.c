@@ -37,7 +37,7 @@ void nfc_fini(struct nfc *f)
 	free(f->sorted);
 }
 
-/* Neither changes nor joins what stands before it: text can be cut before it. */
+/* Neither changes nor joins what comes before it: text can be cut before it. */
 static bool inert(enum nfc_form form, uint32_t cp)
 {
 	const utf8proc_property_t *q;
@@ -125,7 +125,7 @@ static void put_change(struct nfc *f, struct nfc_change c)
 	f->change[f->n_change++] = c;
 }
 
-/* Appends what stands before the run, and the run normalised. */
+/* Appends what comes before the run, and the run normalised. */
 static void do_run(struct nfc *f, const char *p, size_t *copied, size_t start, size_t end)
 {
 	size_t to;

@@ -1,8 +1,8 @@
 /* normal.h - a text made uniform before it is cut: the "normalizer" of a tokenizer.json.
  *
  * A chain of steps: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace (a text or an
- * expression), BertNormalizer, Precompiled (SentencePiece's table of replacements), and two of our own: PrependWord, Prepend
- * before the first character that is no space, and none where there is none. Each byte of the result knows which byte of
+ * expression), BertNormalizer, Precompiled (SentencePiece's table of replacements), and two of our own: PrependWord,
+ * Prepend before the first character that is not a space, if there is one. Each byte of the result knows which byte of
  * the source it came from.  An open chain is constant. */
 #ifndef TEXT_NORMAL_H
 #define TEXT_NORMAL_H
@@ -34,8 +34,8 @@ struct normal_work {
 void normal_work_init(struct normal_work *w);
 void normal_work_fini(struct normal_work *w);
 
-/* p[0..n) is valid UTF-8.  False: the text is as it was, and w is not set.  E_LIMIT in *code when an expression works too
- * hard or the text grows beyond three times TOKENIZER_TEXT_MAX. */
+/* p[0..n) is valid UTF-8.  False: the text is as it was, and w is not set.  E_LIMIT in *code when an expression works
+ * too hard or the text grows beyond three times TOKENIZER_TEXT_MAX. */
 bool normal_run(const struct normal *f, struct normal_work *w, const char *p, size_t n, int *code, struct err *err);
 /* The source range that yielded [to, to_end) of the result; n is the source's length. */
 void normal_source(const struct normal_work *w, size_t n, size_t to, size_t to_end, size_t *from, size_t *from_end);

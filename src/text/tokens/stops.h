@@ -1,8 +1,8 @@
 /* stops.h - cutting a growing text at the first stop string.
  *
  * Text goes in as it is made and comes out as soon as no stop string can begin in
- * it.  Of several stops the one that is complete first counts, and of those that
- * end at the same byte the longest; so the result does not depend on how the text
+ * it.  The stop that is complete first counts, and the longest of those that end
+ * at the same byte; so the result does not depend on how the text
  * was cut into calls.  Neither the stop nor anything after it comes out. */
 #ifndef TEXT_STOPS_H
 #define TEXT_STOPS_H

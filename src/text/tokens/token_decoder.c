@@ -120,7 +120,7 @@ int decoder_open(struct decoder *d, const struct json *j, struct err *err)
 	*d = (struct decoder){ 0 };
 	e = json_kind(j) == JSON_NULL ? 0 : add_decoder(d, j, 0, err);
 	if (!e && d->byte_level && (d->n_replace || d->byte_fallback || d->inner || d->strip))
-		e = err_set(err, E_UNSUPPORTED, "ByteLevel beside others");
+		e = err_set(err, E_UNSUPPORTED, "ByteLevel with others");
 	if (e) {
 		decoder_close(d);
 		return err_prefix(err, "decoder");

@@ -22,7 +22,7 @@ struct decoder {
 	} replace[DECODER_REPLACES];
 	int n_replace;
 	int strip;    /* spaces that the beginning of a text loses, if they are there */
-	char *inner;  /* WordPiece: tokens that begin with it join what stands before; others follow a space */
+	char *inner;  /* WordPiece: tokens that begin with it join what comes before; others follow a space */
 	bool cleanup; /* WordPiece: no space before some punctuation */
 };
 

@@ -85,7 +85,7 @@ int token_model_fallback(struct token_model *m, const struct json *model, struct
 	if ((s = json_str(unk, &n)))
 		at = lexicon_find(&m->words, s, n);
 	else if (json_kind(id) != JSON_NULL && (json_to_int(id, &at) || at < 0 || at >= m->words.n_tok))
-		return err_set(err, E_FORMAT, "model unk_id: is no token");
+		return err_set(err, E_FORMAT, "model unk_id: is not a token");
 	m->unknown = (int32_t)at;
 	for (int i = 0; i < 256 && m->byte_fallback; i++) {
 		char text[8];

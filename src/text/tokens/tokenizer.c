@@ -108,7 +108,8 @@ static int put_around(const struct tokenizer *t, const struct json *ids, int32_t
 			return err_set(err, E_LIMIT, "TemplateProcessing: more than %d tokens on one side", AROUND_MAX);
 		if (json_to_int(json_at(ids, i), &id) || id < 0 || id >= t->model.words.n_tok ||
 		    !t->model.words.tok[id].p)
-			return err_set(err, E_FORMAT, "TemplateProcessing: special token with an id that is no token");
+			return err_set(err, E_FORMAT,
+			               "TemplateProcessing: special token with an id that is not a token");
 		to[(*n)++] = (int32_t)id;
 	}
 	return 0;
@@ -515,7 +516,7 @@ struct encoder {
 	struct err *err;
 };
 
-/* May a special token stand at [start, end) of the source at hand? */
+/* May a special token be at [start, end) of the source at hand? */
 static bool may_be_special(void *ctx, size_t start, size_t end)
 {
 	const struct encoder *c = ctx;
@@ -553,7 +554,7 @@ static void on_piece(void *ctx, const char *p, size_t n)
 	c->t->model.ops->encode(&c->t->model, &c->work, p, n, c->out);
 }
 
-/* Text in which tokens of set may stand; what is between them goes to next. */
+/* Text in which tokens of set may be; what is between them goes to next. */
 static int encode_between(struct encoder *c, const struct added *set, const char *p, size_t n,
                           int (*next)(struct encoder *, const char *, size_t))
 {

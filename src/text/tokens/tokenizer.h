@@ -44,7 +44,7 @@ struct tokenizer;
 int tokenizer_open(struct tokenizer **out, const char *json, size_t n, struct err *err);
 void tokenizer_close(struct tokenizer *t); /* NULL is allowed */
 
-/* Ids are in [0, size).  An embedding may have more rows; those are no tokens. */
+/* Ids are in [0, size).  An embedding may have more rows; those are not tokens. */
 int32_t tokenizer_size(const struct tokenizer *t);
 
 /* The bytes that a token stands for, or NULL when no token has this id (ids may
@@ -59,8 +59,8 @@ int tokenizer_begin_strip(const struct tokenizer *t);
 /* Marked "special" in the file: not part of the text that a reader sees. */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
-/* Of the file's added tokens, special or not: found in the text itself, and no
- * piece of ordinary text. */
+/* The file's added tokens, special or not: found in the text itself, and not
+ * pieces of ordinary text. */
 bool tokenizer_is_added(const struct tokenizer *t, int32_t id);
 
 /* The token whose content is p[0..n): an added token first, else a vocabulary

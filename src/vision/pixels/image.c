@@ -17,8 +17,8 @@ enum { READERS = sizeof readers / sizeof *readers };
 /* Pixels per step of an allowance, which is some 20 ns. */
 enum { PIXELS_PER_STEP = 2 };
 
-/* Steps that each pixel of an allowed size brings: 4 that an interlaced PNG takes, or a progressive JPEG in seven scans,
- * and 2 to resize it.  So a picture is taken or refused by its size and not by how well its file is packed. */
+/* Steps that each pixel of an allowed size brings: 4 that an interlaced PNG takes, or a progressive JPEG in seven
+ * scans, and 2 to resize it.  So a picture is taken or refused by its size and not by how well its file is packed. */
 enum { STEPS_PER_PIXEL = 6 };
 
 int reading_stopped(struct err *err)
@@ -57,7 +57,7 @@ int reading_begin(struct reading *r, int64_t w, int64_t h, struct err *err)
 	return 0;
 }
 
-/* Where pixel (x, y) of a w x h image stands after the turn that EXIF's orientation o asks for. */
+/* Where pixel (x, y) of a w x h image is after the turn that EXIF's orientation o asks for. */
 static size_t turned_at(int o, int x, int y, int w, int h)
 {
 	int flip_x = o == 2 || o == 3 || o == 7 || o == 8, flip_y = o == 3 || o == 4 || o == 6 || o == 7;

@@ -1,7 +1,7 @@
 /* read_bmp.c - Windows bitmaps without compression, the one format here that no packaged library of its own reads.
  *
  * A file header of 14 bytes names where the pixels begin; an info header names size, bits and, from 40 bytes on,
- * compression and masks; a palette of 3 or 4 bytes a colour follows.  Rows are filled up to 4 bytes and stand bottom up,
+ * compression and masks; a palette of 3 or 4 bytes a colour follows.  Rows are padded to 4 bytes and stored bottom up,
  * unless the height is negative.  Run lengths are refused. */
 #include "vision/pixels/reader.h"
 
@@ -80,7 +80,7 @@ static void plain_masks(struct bmp *b)
 		b->mask[c] = b->bits == 16 ? 0x1fu << (10 - 5 * c) : 0xffu << (16 - 8 * c);
 }
 
-/* Of an info header of 40 bytes and more at p, `left` of them there. */
+/* Reads an info header of 40 bytes and more at p, `left` of them there. */
 static int read_info(struct bmp *b, const uint8_t *p, size_t left, uint32_t size, size_t *masks, struct err *err)
 {
 	uint32_t compression, colours;

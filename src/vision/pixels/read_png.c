@@ -11,7 +11,7 @@ static bool knows(const uint8_t *p, size_t n)
 #ifdef WEFT_PNG
 #include <png.h>
 
-enum { CHUNK_MOST = 8 << 20, CHUNKS_MOST = 256 }; /* bytes of one beside the pixels; how many are kept */
+enum { CHUNK_MOST = 8 << 20, CHUNKS_MOST = 256 }; /* bytes of one besides the pixels; how many are kept */
 
 struct source {
 	struct reading *r;
