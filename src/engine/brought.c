@@ -7,8 +7,8 @@
 #include "engine/core.h"
 #include "model/media.h"
 
-/* Longest part of a tower's work while no answer waits for the next step; and one beside answers whose steps were not yet
- * measured. */
+/* Longest part of a tower's work while no answer waits for the next step; and one while answers run whose steps were not
+ * yet measured. */
 enum { ALONE_NS = 50000000, UNKNOWN_NS = ALONE_NS / 10 };
 /* Rows behind a prompt's pictures that count as coming with them. */
 enum { QUESTION = 64 };
@@ -207,8 +207,8 @@ bool brought_waits(const struct request *r)
 	return brought_ready(&r->brought, r->pos, r->pos + 1) == r->pos;
 }
 
-/* Beside answers as long as prompts might make their steps, less what the engine did since the last tokens; half of that where
- * other prompts want the step. */
+/* While answers run, as long as prompts might make their steps, less what the engine did since the last tokens; half of that
+ * where other prompts want the step. */
 static int64_t part_ns(const struct engine *e)
 {
 	double ns = pace_tower_ns(&e->pace), taken = (double)(e->ready_ns + e->keep_ns);

@@ -1,8 +1,8 @@
 /* core.h - the engine's insides, for the files of this folder.
  *
  * The way through them: engine.c (submit, inbox, the thread, the step), queue.c
- * (whether it is taken), fair.c (whose turn it is), pace.c (how many rows a step
- * bears), sched.c (who runs, the rows of a step), park.c (those who gave way),
+ * (whether it is taken), fair.c (which client is next), pace.c (how many rows a
+ * step takes), sched.c (which requests run, the rows of a step), park.c (preempted requests),
  * verify.c (from logits to tokens, text and the end), guard.c (faults in that), reuse.c (a request and the
  * prefix store), prefix.c, place.c, outbox.c.
  *
@@ -67,7 +67,7 @@ struct request {
 	int n_row;
 
 	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
-	 * every cache stands at pos and pos < n_tok, but when max_tokens is 0. */
+	 * every cache is at pos, and pos < n_tok unless max_tokens is 0. */
 	int32_t *tok; /* [n_prompt + out_max]; below 0: rows of a span (spans.h) */
 	struct brought brought;
 	int n_tok, pos;
@@ -81,18 +81,18 @@ struct request {
 	int n_cached;     /* restored from a kept prefix, at first */
 	int progress;     /* of the prompt, as last told */
 	int split_at;     /* chunks taken, for split */
-	/* Of the prefix store: see reuse.c. */
+	/* The prefix store's: see reuse.c. */
 	int learned; /* the last place on the way, or where it resumed: prefixes up to here need no more snapshots */
 	int kept_at; /* the last state kept or resumed from, on the way to pos */
 	struct place_at passed[PASSED_MAX]; /* in this step: where its state will have been foreseen */
 	int n_passed;
 	struct place_pitch pitch;      /* since it was admitted last */
 	int told_at;                   /* the last place that the disk was told of */
-	int near_at[NEAR_MAX], n_near; /* in the answer: rising, those that may be given up ... */
-	int stays_at;                  /* ... and the last before them that stays; 0: none yet */
+	int near_at[NEAR_MAX], n_near; /* places in the answer that may be given up, rising */
+	int stays_at;                  /* the last place in the answer that stays; 0: none yet */
 	int junction;                  /* where it leaves what was known; 0: no state is wanted there */
 	uint64_t ahead;                /* age of the running request it waits for; AHEAD_NONE: none */
-	int ahead_at;                  /* ... to come this far */
+	int ahead_at;                  /* the position that the running request must reach */
 	struct prefix_report report;
 	int reported; /* rows before this position were given to on_logits */
 
@@ -113,8 +113,8 @@ struct request {
 	struct stops stops;
 	char **stop; /* [n_stop] the strings that stops looks for */
 	int n_stop;
-	uint32_t *text_end;      /* [out_max] with stop strings: bytes of text after each token ... */
-	uint32_t text_n;         /* ... before stops held any back */
+	uint32_t *text_end;      /* [out_max] with stop strings: bytes of text after each token */
+	uint32_t text_n;         /* bytes of the answer's text, those included that stops holds back */
 	uint32_t text_out;       /* bytes given to the reader */
 	struct buf piece, shown; /* a step's text before and after stops */
 
@@ -150,8 +150,8 @@ struct batch {
 	bool turns, whole;                  /* rope, see are other than pos */
 	int n_brought;
 	int n_item, n_row, n_logit;
-	int n_prompt;      /* rows of prompts among them ... */
-	double prompt_pos; /* ... and their mean position */
+	int n_prompt;      /* rows of prompts */
+	double prompt_pos; /* mean position of those */
 };
 
 struct chosen {
@@ -182,10 +182,10 @@ struct drafting {
 	double mixed_ns; /* of recent steps with rows of prompts; 0: not known */
 	struct draft_odds odds[DRAFTERS_MAX], said[DRAFTERS_MAX]; /* of all sequences */
 	struct draft_time token[DRAFTERS_MAX];                    /* for one token, however long ago */
-	struct draft_time row[DRAFTERS_MAX];                      /* for one token that it catches up with, likewise */
-	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX];               /* as draft_try's, of the oldest sequence */
-	int64_t asked_at[DRAFTERS_MAX]; /* cost.now when it was asked last, of any sequence ... */
-	int dare[DRAFTERS_MAX];         /* ... after how many steps it is asked before others */
+	struct draft_time row[DRAFTERS_MAX];        /* for one token that it catches up with, however long ago */
+	int idle[DRAFTERS_MAX], wait[DRAFTERS_MAX]; /* as draft_try's, of the oldest sequence */
+	int64_t asked_at[DRAFTERS_MAX];             /* cost.now when it was asked last, of any sequence */
+	int dare[DRAFTERS_MAX];                     /* steps after that until it is asked before others */
 	struct draft_lengths lengths;
 	double purse; /* nanoseconds for trying what is not expected to pay */
 	struct draft_accounts accounts;
@@ -243,7 +243,7 @@ struct engine {
 	struct pace pace;
 	int64_t keep_ns;  /* of this step, and between two: copying states that are kept */
 	int64_t tower_ns; /* that a tower took since the last step */
-	int64_t ready_ns; /* ... and making memory ready for states */
+	int64_t ready_ns; /* spent on making memory ready for states since the last step */
 	bool prepared;    /* memory for the next states is ready, or none is needed */
 	double miss;      /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;   /* how long a request runs, lately */
@@ -307,12 +307,12 @@ void drafting_fini(struct drafting *g);
 void draft_timed(struct engine *e, int64_t ns);
 /* Before r starts: is what drafters keep of its prompt on its way from disk? */
 bool draft_fetches(struct engine *e, struct request *r);
-/* Somebody wants kept prefixes gone: of the drafters those that begin with tok[0..n) under the salt; n 0:
+/* Drops kept prefixes of the drafters: those that begin with tok[0..n) under the salt; n 0:
  * all under it, and with salt NULL all. */
 void draft_drop(struct engine *e, const char *salt, const int32_t *tok, int n);
 /* Fills the drafts of the running sequences that decode. */
 void draft_propose(struct engine *e);
-/* The step's rows are settled: drafters that follow the model are told. */
+/* The step's rows are settled: tells the drafters that follow the model. */
 void draft_follow(struct engine *e);
 /* Accounts for a finished round of r: `drafted` drafts were computed, `accepted` of them accepted. */
 void draft_judge(struct engine *e, struct request *r, int drafted, int accepted);
@@ -332,9 +332,9 @@ int reuse_cut(struct engine *e, const struct request *r);
 int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n);
 /* Between begin and forward: the item's rows pass places. */
 void reuse_foresee(struct engine *e, int item);
-/* r's rows are settled: keeps the states at places that were passed, also if it ends ... */
+/* r's rows are settled: keeps the states at places that were passed, also if it ends. */
 void reuse_passed(struct engine *e, struct request *r);
-/* ... and the one where it stands, if a place is there, or drafts went past one. */
+/* Keeps the state at r's position, if that is a place, or if drafts went past one. */
 void reuse_moved(struct engine *e, struct request *r);
 /* r ends, its slot still open or its memory parked: what it computed is kept. */
 void reuse_end(struct engine *e, struct request *r);
@@ -348,7 +348,7 @@ void proof_draw(struct engine *e, const struct request *r, int hit);
 /* Under the lock: is there anything to be done when all else is? */
 bool proof_wants(const struct engine *e);
 /* Between two steps, before the inbox is emptied: begins one when the engine is idle,
- * gives way when it is not. */
+ * and abandons it when it is not. */
 void proof_begin(struct engine *e);
 /* The engine's own request has computed its prefix. */
 void proof_judge(struct engine *e, struct request *r);

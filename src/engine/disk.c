@@ -14,7 +14,7 @@
 #include "engine/prefix/spill.h"
 
 /* Copied between two steps, or before the next look for requests: a millisecond or two
- * of memory traffic beside steps of tens.  A piece is never cut, so one larger goes alone. */
+ * of memory traffic, where steps take tens.  A piece is never cut, so one larger goes alone. */
 enum { COPY_BYTES = 8 << 20 };
 /* A state that leaves memory is copied at once; beyond this it is let go. */
 enum { LEAVE_BYTES = 256 << 20 };
@@ -88,7 +88,7 @@ struct disk {
 	char *salt;
 	int32_t *tok; /* [at] */
 	struct names names;
-	int at;       /* where the snapshot stands */
+	int at;       /* the position of the snapshot */
 	int at_chain; /* whose pages are being read */
 	int64_t deadline;
 	struct snaps snaps; /* being put together; n == 0: its rest has not come yet */
@@ -125,7 +125,7 @@ static void more_put(const struct disk *d, struct digest *more, const struct dig
 	}
 }
 
-/* Fills names->tok and n; returns what whole pages stand for beside it, to be freed; NULL: there are no spans. */
+/* Fills names->tok and n; returns what whole pages mean besides, to be freed; NULL: there are no spans. */
 static struct digest *words_of(const struct disk *d, const int32_t *tok, int n, struct names *names)
 {
 	struct digest *more = NULL, span;
@@ -183,7 +183,7 @@ static struct names names_of(const struct disk *d, const char *salt, const int32
 
 	names.key = key = xmalloc(size_mul(size_mul((size_t)d->n_chain, each), sizeof(*key)));
 
-	/* A drafter's lie beside the model's under salts of their own, and so do those of further chains:
+	/* A drafter's are next to the model's under salts of their own, and so do those of further chains:
 	 * no salt of a request has a byte of 0. */
 	for (int c = 0; c < d->n_chain; c++) {
 		const char own[2] = { 0, (char)c };
@@ -509,7 +509,7 @@ static int take_rest(struct disk *d, const struct spill_got *got, struct err *er
 		if (rc == E_FULL && prefix_shrink(d->prefix))
 			continue;
 		if (!rc && (b.n || d->snaps.pos != d->at)) {
-			rc = err_set(err, E_FORMAT, "it stands at %d, its name says %d; %zu bytes are left over",
+			rc = err_set(err, E_FORMAT, "it is at %d, its name says %d; %zu bytes are left over",
 			             d->snaps.pos, d->at, b.n);
 			snaps_drop(&d->snaps);
 		}
@@ -586,7 +586,7 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 
 	if (d->load)
 		read_over(d, false);
-	if (salt) /* what is under a span that is not known any longer is dropped with all beside it */
+	if (salt) /* what is under a span that is not known any longer is dropped with everything else */
 		names = names_of(d, salt, tok, n);
 	for (int c = 0; c < (salt ? d->n_chain : 1); c++)
 		spill_drop(d->spill, salt ? key_of(d, names.key, names.n, c) : NULL, salt ? names.tok : tok,
@@ -594,7 +594,7 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 	names_free(&names);
 }
 
-/* ---- who waits ---- */
+/* ---- requests that wait ---- */
 
 /* prefix_tier.find */
 static int find_on_disk(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n)

@@ -32,7 +32,7 @@ void disk_close(struct engine *e);
 /* Memory is short: gives up what is being read.  false: nothing is. */
 bool disk_yield(struct engine *e);
 
-/* The files, for what else is kept beside prefixes; NULL: there is no folder. */
+/* The files, for what else is kept there; NULL: there is no folder. */
 struct spill *disk_spill(const struct engine *e);
 
 /* Between two steps. */

@@ -1,5 +1,5 @@
-/* draft.c - the engine's side of speculation: who may draft how much, and what
- * became of it. */
+/* draft.c - the engine's side of speculation: which drafter may draft how
+ * much, and what became of it. */
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -18,13 +18,13 @@ static const double TRIED_MIN = 8;
 static const double FADE_OWN = 0.95, FADE_ALL = 0.99;
 /* Steps until a sequence is drafted for that was not worth it. */
 enum { WAIT_FIRST = 64, WAIT_MOST = 512 };
-/* Steps until a drafter that nobody was asked of is asked before the others, while little is known of it. */
+/* Steps until a drafter that was not asked is asked before the others, while little is known of it. */
 enum { DARE_FIRST = 8 };
 /* Exploration budget: the share of all time that drafts not expected to pay may take, and its most at once, in ns. */
 static const double PURSE = 0.01, PURSE_MOST = 1e9;
 /* Factor by which an expected gain, which may not come, must exceed its cost. */
 static const double SURE = 2;
-/* Following a prompt only makes the guesses better: it may take so much of what they save. */
+/* Following a prompt only makes the guesses better: it may take this share of what they save. */
 static const double FOLLOW_PART = 0.25;
 /* Most tokens that a round leaves for the drafter to catch up with; they are part of a guess's time. */
 enum { CAUGHT_EACH = 1 + DRAFT_MAX };
@@ -116,7 +116,7 @@ static double belief(const struct draft_odds *own, const struct draft_odds *all)
 	return (own->right + BELIEF * others) / (own->tried + BELIEF);
 }
 
-/* Of the drafts of k for r, those that come true. */
+/* Expected number of accepted drafts of drafter k for r. */
 static double share_of(const struct engine *e, const struct request *r, int k)
 {
 	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
@@ -136,7 +136,7 @@ static void set_price(const struct engine *e, int k, struct draft_deal *d)
 	d->seq_ns = block ? token_ns(e, k) : 0;
 }
 
-/* Of so many guesses for one sequence, those that take time. */
+/* The number of n guesses for one sequence that take time. */
 static int paid_for(const struct engine *e, int k, int n)
 {
 	return e->opts.drafter[k]->block ? n > 0 : n;
@@ -213,7 +213,7 @@ static double first_ns(struct engine *e, struct request *r, int k)
 	return (n < PRICE_ROWS ? n : PRICE_ROWS) * e->pace.row_ns;
 }
 
-/* Tokens per nanosecond of the step, if drafter k drafted for r alone and could lose so much; *saves: what
+/* Tokens per nanosecond of the step, if drafter k drafted for r alone and could lose that much; *saves: what
  * that would save in the rest of the answer. */
 static double rate_of(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal,
                       double may_ns, double *saves)
@@ -236,8 +236,8 @@ static double may(const struct engine *e, int k)
 	return e->opts.draft_fixed ? HUGE_VAL : e->drafting.accounts.may[k];
 }
 
-/* Does what k saves pay for its catching up?  Only what it saves beside the others that
- * have nothing to catch up with counts, who say something in some of the steps. */
+/* Does what k saves pay for its catching up?  Only what it saves on top of the others
+ * counts that have nothing to catch up with and guess in some of the steps. */
 static bool makes_good(struct engine *e, struct request *r, int k, int max, const struct draft_deal *deal)
 {
 	double first = first_ns(e, r, k), saves, theirs, beside = 0;
@@ -281,7 +281,7 @@ static bool better_not(struct engine *e, struct request *r, int k, int max, cons
 }
 
 /* How many tokens drafter k is asked for, of each running sequence; bid and ask
- * lie beside each other. */
+ * are parallel. */
 static int invite(struct engine *e, int k, struct draft_deal *deal)
 {
 	struct drafting *g = &e->drafting;
@@ -633,7 +633,7 @@ static bool pays(const struct engine *e, const struct request *r, int k, int n)
 	return n * e->drafting.row[k].ns <= FOLLOW_PART * saves;
 }
 
-/* Should drafter k compute what it is shown of r?  Of a prompt all or nothing. */
+/* Should drafter k compute what it is shown of r? All of a prompt, or nothing. */
 static bool follows(const struct engine *e, struct request *r, int k, int n)
 {
 	struct draft_try *t = &r->tries[k];

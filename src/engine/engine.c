@@ -15,7 +15,7 @@
 enum { GAP_MS = 100, ANSWER_RESERVE = 512 };
 /* Images that are known again, some 56 bytes each. */
 enum { SPANS = 1 << 16 };
-/* Part of a decode step that getting memory for states may take beside answers. */
+/* Part of a decode step that getting memory for states may take while answers run. */
 enum { READY_PART = 4 };
 
 int64_t engine_now(const struct engine *e)
@@ -573,7 +573,7 @@ static void move_on(struct engine *e, struct request *r)
 		engine_finish(e, r);
 }
 
-/* Beside answers, while the memory of few states is ready: makes some ready, for a part of a decode step and once more for
+/* While answers run and the memory of few states is ready: makes some ready, for a part of a decode step and once more for
  * what one piece takes.  Returns the nanoseconds. */
 static int64_t prepare_beside(struct engine *e)
 {

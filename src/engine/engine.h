@@ -6,7 +6,7 @@
  * for a reader.
  *
  * A request's tokens are a function of the model, the prompt and its own
- * parameters: who else runs, how the prompt was cut, whether its prefix was
+ * parameters: which others run, how the prompt was cut, whether its prefix was
  * cached, and whether it was preempted change no bit. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -51,8 +51,8 @@ struct engine_opts {
 	double verify_share;
 	uint64_t verify_seed;
 	size_t park_bytes; /* budget of preempted sequences' memory outside the page pool; 0: compute again */
-	/* Kept prefixes on disk; NULL: none.  model: of everything that they are a function
-	 * of, beside their tokens (docs/prefix-store.md). */
+	/* Kept prefixes on disk; NULL: none.  model: a digest of everything that they are a
+	 * function of besides their tokens (docs/prefix-store.md). */
 	const char *disk_dir;
 	uint64_t disk_bytes; /* budget of the folder */
 	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
@@ -132,7 +132,7 @@ struct ask {
 	struct sampler_params sampling; /* end_token unset: stop_token */
 	const int32_t *stop_token;      /* end the answer, not part of it */
 	int n_stop_token;
-	const char *const *stop;  /* strings, likewise */
+	const char *const *stop;  /* strings that end the answer, not part of it */
 	int n_stop;               /* of stop; not looked for in thoughts and tokens that are lead's */
 	bool skip_special;        /* special tokens give no text */
 	const struct lead *lead;  /* NULL: every token is the model's */
@@ -198,7 +198,7 @@ struct event {
 	int n_accepted, n_rejected;       /* DONE: drafts that became part of the answer, and that did not */
 	int64_t queue_ns, prefill_ns, decode_ns;
 	enum request_stage stage; /* DONE: where it ended */
-	int n_preempted;          /* DONE: times it gave way */
+	int n_preempted;          /* DONE: times it was preempted */
 	struct err err;           /* DONE with FINISH_ERROR; E_FAULT: by a fault in the program; E_MEMORY */
 };
 
@@ -234,7 +234,7 @@ void request_free(struct request *r);
 
 /* ---- the prefix store ----
  *
- * Any thread; each call waits until the engine stands between two steps, at most
+ * Any thread; each call waits until the engine is between two steps, at most
  * one step long, and must have returned before engine_close is called.  E_GONE:
  * the engine is closing.  To warm the store, submit the prompt with max_tokens 0
  * and its marks. */
@@ -278,9 +278,9 @@ struct engine_stats {
 	int64_t yielded;                      /* those of them that made place for another client */
 	int64_t resumed;                      /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
-	bool device_lost;       /* the backend's device failed: every request fails */
-	int64_t last_step_ns;   /* clock of the last step's end */
-	int64_t stuck_ns;       /* there is work and no step has ended for so long; 0: none, or moving */
+	bool device_lost;     /* the backend's device failed: every request fails */
+	int64_t last_step_ns; /* clock of the last step's end */
+	int64_t stuck_ns; /* nanoseconds for which there has been work and no step has ended; 0: no work, or moving */
 	int64_t waiting_tokens; /* of the prompts that wait */
 	double prefill_rate;    /* prompt tokens per second while prompts were computed; 0: not yet known */
 	int64_t decode_step_ns; /* a step that only decodes, lately; 0: not yet known */
@@ -301,7 +301,7 @@ struct engine_stats {
 	int64_t verified,
 		verify_failed; /* hits that were recomputed for an audit; hits dropped because the audit found them wrong */
 	struct stream_stats experts; /* that stay on disk; slots 0: none do */
-	struct row_stats tables;     /* likewise */
+	struct row_stats tables;     /* that stay on disk; 0: none do */
 };
 void engine_stats(struct engine *e, struct engine_stats *out);
 

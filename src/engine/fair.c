@@ -13,7 +13,7 @@ static int first_of(const struct client *c)
 	return c->waiting && c->waiting->n_prompt < FAIR_FAVOUR ? c->waiting->n_prompt : FAIR_FAVOUR;
 }
 
-/* Puts c into the ring: new clients stand first, those with shorter prompts before the others. */
+/* Puts c into the ring: new clients come first, those with shorter prompts before the others. */
 static void ring_put(struct fair *f, struct client *c)
 {
 	struct client *after = c->fresh ? NULL : f->last;
@@ -71,7 +71,7 @@ void fair_fini(struct engine *e)
 		leave(e, e->sched.fair.first);
 }
 
-/* ---- who waits ---- */
+/* ---- clients that wait ---- */
 
 void fair_wait(struct engine *e, struct request *r)
 {
@@ -115,7 +115,7 @@ struct request *fair_each(struct engine *e, struct request *r)
 	return c ? c->waiting : NULL;
 }
 
-/* ---- who is next ---- */
+/* ---- the next client ---- */
 
 static int64_t rank(const struct request *r, int64_t now, int64_t top)
 {
@@ -239,8 +239,8 @@ struct request *fair_next(struct engine *e, bool waiting)
 		}
 		return NULL;
 	}
-	/* Among those at that rank the first who has something left of its quantum.  The
-	 * turn of one who owes more than a quantum passes. */
+	/* Among those at that rank, the first with something left of its quantum. A
+	 * client that owes more than a quantum misses its turn. */
 	for (struct client *c = f->first;; c = next) {
 		next = c->turn_next;
 		r = best_of(e, c, waiting, now, top, &its);

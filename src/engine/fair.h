@@ -1,12 +1,12 @@
 /* fair.h - whose prompt is computed next.
  *
- * Clients with prompts to compute stand in a ring and are served in turn, a
- * quantum of prompt tokens each: deficit round robin.  Who comes anew stands
- * first, the shortest prompt before the others, so that it does not wait for a
+ * Clients with prompts to compute form a ring and are served in turn, a
+ * quantum of prompt tokens each: deficit round robin.  New clients go first,
+ * the shortest prompt before the others, so that it does not wait for a
  * round of long ones.  That is
- * bounded: beyond FAIR_FAVOUR tokens those who came anew get no more than all the
- * others do, and a client that has nothing more to compute stays in the ring until
- * its turn comes, so coming and going gains nothing.  Of a client's own prompts the oldest is computed
+ * bounded: beyond FAIR_FAVOUR tokens new clients get no more than all the others
+ * do, and a client that has nothing more to compute stays in the ring until
+ * its turn comes, so coming and going gains nothing.  The oldest of a client's own prompts is computed
  * first, but one of at most a quantum before a longer one, with the same bound.
  *
  * Among all these the highest priority goes first.  A request rises by one for
@@ -29,8 +29,8 @@ enum { FAIR_QUANTUM = 512, FAIR_FAVOUR = 4 * FAIR_QUANTUM };
 
 struct fair {
 	struct client *first, *last; /* the ring, from where it is served */
-	int n_waiting;               /* requests in the clients' lists ... */
-	int n_started;               /* ... of which were running before */
+	int n_waiting;               /* requests in the clients' lists */
+	int n_started;               /* requests in the lists that were running before */
 	int n_ranked;                /* requests among them whose priority is not the default, 0 */
 	int64_t favour; /* prompt tokens that newcomers had before their turn, less what others had since */
 };

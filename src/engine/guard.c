@@ -28,8 +28,8 @@ bool request_guard(struct request *r, void (*fn)(void *arg), void *arg)
 	return false;
 }
 
-/* Where their memory stays, so that who looks for what was lost by mistake does not
- * find it. */
+/* Keeps their memory, so that a search for leaks does not report it.
+ *  */
 static _Atomic(struct request *) given_up;
 
 void request_give_up(struct request *r)

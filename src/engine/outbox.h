@@ -26,8 +26,9 @@ struct outbox {
 	bool left; /* the reader is gone: nothing is kept */
 	bool start_waits, progress_waits, done_waits;
 	struct event start, progress, done;
-	size_t n;         /* waiting tokens ... */
-	struct buf token; /* ... from token_head on: for each a struct waiting (outbox.c) and its alternatives */
+	size_t n; /* waiting tokens */
+	struct buf
+		token; /* the waiting tokens from token_head on: for each a struct waiting (outbox.c) and its alternatives */
 	size_t token_head;
 	struct buf text; /* of the waiting tokens and DONE, from text_head on */
 	size_t text_head;
@@ -43,7 +44,7 @@ void outbox_fini(struct outbox *o);
  * with the box locked: so it never comes after outbox_leave.  Where a fault breaks it
  * off (fault.h) nothing was put. */
 void outbox_put(struct outbox *o, const struct event *ev);
-/* So much text of the next event can be put without asking for memory. */
+/* This much text of the next event can be put without allocating memory. */
 void outbox_room(struct outbox *o, size_t n_text);
 
 /* The reader.  1 and *ev, or 0: nothing waits (wait: DONE was taken before). */

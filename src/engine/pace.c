@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Without a measurement: few rows beside running answers; else enough that the
+/* Without a measurement: few rows while answers run; else enough that the
  * weights are not read for a handful.  The latter is also the least that a step
  * without answers does: below it prompts would cost markedly more. */
 enum { ROWS_FIRST = 8, ROWS_IDLE = 64, ROWS_EXPERT = 16 };
@@ -17,16 +17,16 @@ static const double PLANNED = 0.85;
  * make it this much longer. */
 static const double STRETCH = 1.25;
 /* A step is at most WORTH times as long as its fixed cost, which is then a tenth of it: longer steps would
- * save little and keep new requests waiting; beside answers, whose next tokens wait too, WORTH_BESIDE times;
- * while pictures are on their way WORTH_PICTURES times what it was without them, the tower's part included: an answer's gap then
- * grows by one and a half of its steps as planned. */
+ * save little and keep new requests waiting; while answers run, whose next tokens wait too, WORTH_BESIDE times;
+ * while pictures are on their way WORTH_PICTURES times what it was without them, the tower's part included: an answer's gap
+ * then grows by one and a half of its steps as planned. */
 static const double WORTH = 10, WORTH_BESIDE = 6, WORTH_PICTURES = 2.5;
 static const double AT_MOST = 2;     /* times what such steps took, one step more counts as */
 static const double KEEP_MOST = 0.9; /* of a step's time for prompts: some rows remain */
 static const double FADE = 0.9;      /* of the sums, per step: some ten steps count */
-/* Shares of a slower step in quiet_ns: without a tower before it, and with one, which makes it slower by itself.  That is a second
- * or two, longer than pictures are decoded beside steps, and some ten seconds: more than a moment in which the machine is slow,
- * less than what stays so. */
+/* Shares of a slower step in quiet_ns: without a tower before it, and with one, which makes it slower by itself.  That is a
+ * second or two, longer than images are decoded during steps, and some ten seconds: more than a moment in which the machine is
+ * slow, less than what stays so. */
 static const double QUIET = 1. / 64, QUIET_BESIDE = 1. / 256;
 
 void pace_init(struct pace *p, int gap_ms, int experts, int used)

@@ -1,8 +1,8 @@
 /* pace.h - how many prompt tokens a step may compute.
  *
  * While answers run, a step takes at most the gap asked for between their
- * tokens; while none does, twice that, so that whoever comes next joins soon; nor
- * longer than six decode steps, or ten; two and a half while pictures are on their way, of such as there were before.
+ * tokens; while none does, twice that, so that the next request joins soon. Upper
+ * bound: 6 decode steps (10 while no answer runs, 2.5 while images are pending, of steps without a tower).
  * A state that is copied to be kept counts with the step after which that is done.
  * What a step costs is measured:
  *
@@ -24,9 +24,9 @@ struct pace {
 	double row_ns, ahead_ns; /* per row; per row and token before it; row_ns 0: not yet known */
 	double keep_ns;          /* a state's copy; 0: not yet known */
 	int idle;                /* rows of a step that delays no answer, at least */
-	int most;                /* rows of the largest recent chunk: beside answers the next has at most twice that */
-	bool pictures;           /* are on their way beside answers */
-	double taken_ns;         /* since the last tokens */
+	int most;        /* rows of the largest recent chunk: while answers run the next has at most twice that */
+	bool pictures;   /* are pending while answers run */
+	double taken_ns; /* since the last tokens */
 	/* Fading sums of the fit: of n*n, n*m, m*m, n*y, m*y, where m is rows times position. */
 	double nn, nm, mm, ny, my;
 };
@@ -35,12 +35,12 @@ struct pace {
  * `experts`, each row choosing `used`; 0: none.  Steps that delay no answer are then
  * long enough that each expert has a tile of rows. */
 void pace_init(struct pace *p, int gap_ms, int experts, int used);
-/* A step of n prompt rows at mean position pos beside n_decode others took ns. */
+/* A step of n prompt rows at mean position pos and n_decode other rows took ns. */
 void pace_learn(struct pace *p, int n_decode, int n, double pos, double ns);
 /* Tells the next step's plan whether a running prompt's pictures are still to be computed, and the time that was taken since
  * the last tokens went out: by a tower, by copies of states and by their memory. */
 void pace_beside(struct pace *p, bool pictures, double taken_ns);
-/* Returns the nanoseconds that a tower may take before a step beside answers that computes no prompts, nearly as many as
+/* Returns the nanoseconds that a tower may take before a step of answers that computes no prompts, nearly as many as
  * prompts could take in it; 0: not yet known. */
 double pace_tower_ns(const struct pace *p);
 /* To keep a state took ns. */

@@ -1,4 +1,4 @@
-/* park.h - the memory of a sequence that gave way, until it runs again.
+/* park.h - swap space for preempted sequences.
  *
  * In place it keeps its pages by reference and costs a copy of its recurrent
  * state: the way for one that gives up its slot alone.  Moved out, pages and

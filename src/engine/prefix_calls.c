@@ -1,6 +1,6 @@
 /* prefix_calls.c - engine_prefix_*: questions and orders to the prefix store from
- * other threads.  Each waits in a list until the engine's thread stands between
- * two steps. */
+ * other threads.  Each waits in a list until the engine's thread is between two
+ * steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ void commands_run(struct engine *e)
 	engine_show_stats(e);
 	pthread_mutex_lock(&e->lock);
 	for (; c; c = next) {
-		next = c->next; /* c is its caller's, who may leave once it is done */
+		next = c->next; /* c is its caller's, which may return once it is done */
 		c->done = true;
 	}
 	pthread_cond_broadcast(&e->answered);

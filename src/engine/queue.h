@@ -1,11 +1,11 @@
-/* queue.h - the books of what was submitted and has not been started: how much
- * waits, whose it is, whether more is taken, how long it would wait.
+/* queue.h - the requests that were submitted and not started: how much waits,
+ * for which client, whether more is taken, how long it would wait.
  *
  * Bounds are by count and by estimated seconds of computing prompts.  A client
  * may hold as much of either as is still free: alone, half; with others, less
- * each; there is always a place for one who holds nothing, until very many do.
- * Of what another client holds no more than half of the seconds counts: one who
- * filled the queue before the rate was known keeps nobody out.
+ * each. A client with nothing queued is always admitted, until very many are.
+ * No more than half of the seconds counts for one client, so a full queue of one
+ * client, filled before the rate was known, does not block others.
  *
  * Everything here is under the engine's lock, unless marked otherwise. */
 #ifndef ENGINE_QUEUE_H
@@ -16,12 +16,12 @@
 
 #include "engine/engine.h"
 
-/* One who asks, as long as a request of his is alive. */
+/* A client, while one of its requests is alive. */
 struct client {
 	uint64_t key;
 	int refs;                   /* requests */
-	int n;                      /* of them, not started ... */
-	int64_t tokens;             /* ... and their prompts */
+	int n;                      /* requests that are not started */
+	int64_t tokens;             /* tokens of their prompts */
 	struct client *chain;       /* with the same hash */
 	struct client *prev, *next; /* all there are */
 

@@ -26,7 +26,7 @@ static struct request *running(const struct engine *e, uint64_t age)
 	return NULL;
 }
 
-/* Of one on the way of a pass, or what is known of one where a step ended. */
+/* A state inside a pass, or what is known of one where a step ended. */
 static double copy_ns(const struct engine *e)
 {
 	double ns = caches_copy_ns(&e->m->caches);
@@ -123,8 +123,8 @@ static int common(const struct request *r, const int32_t *tok, int n)
 	return i;
 }
 
-/* A running request is computing what r begins with: better to wait until it is
- * through than to compute it beside.  Asked anew at every step, so that nothing
+/* A running request is computing what r begins with: better to wait for it than
+ * to compute it too.  Asked anew at every step, so that nothing
  * hangs on a leader that is cancelled, preempted or done. */
 bool reuse_waits(struct engine *e, struct request *r)
 {
@@ -210,14 +210,14 @@ int reuse_cut(struct engine *e, const struct request *r)
 	return reuse_places(e, r, at, PASSED_MAX + 1) > PASSED_MAX ? at[PASSED_MAX].pos : r->n_tok;
 }
 
-/* Beside answers a state of the grid goes into memory that is ready, and leaves some to states that are of more use: to find
- * new memory for one may take the system longer than several steps. */
+/* While answers run, a state of the grid goes into memory that is ready, and leaves some to states that are of more use: to
+ * find new memory for one may take the system longer than several steps. */
 static bool has_memory(const struct engine *e, enum place kind)
 {
 	return kind != PLACE_GRID || !sched_decodes(e) || caches_ready(&e->m->caches, READY_STATES);
 }
 
-/* Will the pass copy what is needed to stand at this place?  Where memory is short, only
+/* Will the pass copy what is needed to resume at this place?  Where memory is short, only
  * if that is worth more than something that is kept. */
 static bool foresee(struct engine *e, struct request *r, int item, const struct place_at *at)
 {
@@ -274,7 +274,7 @@ void reuse_passed(struct engine *e, struct request *r)
 	r->n_passed = 0;
 }
 
-/* Keeps what r's slot stands at; the pace knows what that took, but for copies into new memory, which the next step's plan
+/* Keeps the state of r's slot; the pace knows what that took, but for copies into new memory, which the next step's plan
  * alone counts.  Returns whether it is kept. */
 static bool keep(struct engine *e, struct request *r, const struct prefix_key *key)
 {
@@ -323,8 +323,8 @@ static int stay(struct request *r)
 	return r->n_near ? r->near_at[--r->n_near] : r->learned;
 }
 
-/* A place that stays is never further than a step from the one before it.  Of the others those go
- * that the answer has left behind. */
+/* A place that stays is never further than a step from the one before it.  The others go when the
+ * answer has left them behind. */
 static void thin_answer(struct engine *e, struct request *r)
 {
 	int n = 0;
@@ -346,7 +346,7 @@ static void thin_answer(struct engine *e, struct request *r)
 	r->n_near = n;
 }
 
-/* ---- where it stands ---- */
+/* ---- its position ---- */
 
 static void keep_here(struct engine *e, struct request *r, enum place kind)
 {
@@ -385,7 +385,7 @@ void reuse_moved(struct engine *e, struct request *r)
 /* ---- the end ---- */
 
 /* The whole answer and what led to it may come back as the beginning of the next
- * prompt; what was computed for one who left may be asked for again.  After a stop
+ * prompt; what was computed for a client that left may be asked for again.  After a stop
  * string the caches may hold more than the text that was given out; then they go
  * back to its end, if they can. */
 void reuse_end(struct engine *e, struct request *r)

@@ -161,7 +161,7 @@ int sampler_init(struct sampler *s, const struct sampler_params *p, int n_vocab,
 	s->p.end_token = copy(p->end_token, p->n_end_token, sizeof(*p->end_token));
 	for (int i = 0; i < p->n_bias; i++)
 		seen_of(s, p->bias[i].token); /* whatever adjust changes is listed there */
-	/* A window wider than any sequence is no window; it also bounds the ring. */
+	/* A window wider than any sequence has no effect; it also bounds the ring. */
 	if (s->p.repetition_context > 1 << 20)
 		s->p.repetition_context = 0;
 	if (s->p.repetition_penalty != 1 && s->p.repetition_context) {
@@ -199,7 +199,7 @@ void sampler_accept(struct sampler *s, int32_t token)
 enum { WIDE = 8 };
 typedef float floats __attribute__((vector_size(WIDE * sizeof(float))));
 typedef int32_t ints __attribute__((vector_size(WIDE * sizeof(int32_t))));
-/* Half as many, so that doubles are no wider. */
+/* Half as many, so that doubles take the same width. */
 enum { HALF = WIDE / 2 };
 typedef float half_floats __attribute__((vector_size(HALF * sizeof(float))));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
@@ -381,7 +381,7 @@ static double sum_exp(const float *x, int n, float max, float scale)
 
 /* ---- candidates ---- */
 
-/* a stands before b in falling order. */
+/* a comes before b in falling order. */
 static bool before(struct sampler_cand a, struct sampler_cand b)
 {
 	return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);

@@ -57,7 +57,7 @@ struct sampler_params {
 	int min_tokens; /* tokens of output before which end_token cannot be picked */
 	const int32_t *end_token;
 	int n_end_token;
-	int n_logprobs; /* -1: none; else how many alternatives beside the picked one's */
+	int n_logprobs; /* -1: none; else how many alternatives besides the picked one's */
 };
 
 /* Sampling from the model's own distribution: temperature 1, no filter, no penalty,
@@ -70,7 +70,7 @@ int sampler_params_check(const struct sampler_params *p, int n_vocab, struct err
 struct sampler_seen;
 struct sampler_cand;
 
-/* Of one request.  Used by one thread at a time. */
+/* The sampler of one request. Used by one thread at a time. */
 struct sampler {
 	struct sampler_params p; /* its arrays are the sampler's own copies */
 	int n_vocab;

@@ -1,10 +1,10 @@
-/* sched.c - who runs, and which rows make the next step.
+/* sched.c - which requests run, and which rows make the next step.
  *
  * A step is filled in this order: each running answer's token, with its drafts;
  * then prompts, in the order that fair.c gives and as many rows as pace.c allows,
- * the first as far as it goes, then the next.  A request that waits joins when it
+ * the first up to its end, then the next.  A request that waits joins when it
  * is its turn to have rows, if there is a slot and room for what it will need.
- * Where memory is short the youngest gives way. */
+ * Where memory is short the youngest is preempted. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include "engine/core.h"
 
 /* Longest time for which requests that need less memory may pass one that needs much:
- * long enough for small ones to use the free memory, short beside the time that a large
- * prompt takes anyway. */
+ * long enough for small ones to use the free memory, short compared with the time that
+ * a large prompt takes anyway. */
 #define PASSED_MAX_NS 2000000000
 
 void sched_init(struct sched *s, int seqs_max)
@@ -81,8 +81,8 @@ static int64_t target(const struct engine *e, const struct request *r)
 	return (int64_t)caches_need(&e->m->caches, r->n_prompt + (int)(n < r->out_max ? n : r->out_max));
 }
 
-/* Bytes of the pools that are missing for r to have what it will hold beside what the running
- * ones do and will, and pins; other kept prefixes and parked sequences give theirs up. */
+/* Bytes of the pools that are missing for r to have what it will hold, after what running
+ * requests and pins hold and will hold; other kept prefixes and parked sequences give theirs up. */
 static int64_t lacks(struct engine *e, const struct request *r)
 {
 	const struct caches *caches = &e->m->caches;
@@ -155,13 +155,13 @@ static void start(struct engine *e, struct request *r)
 			   .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt, .prefix = r->report });
 }
 
-/* r gives way: its memory stays in place where slots are what is short, else it is
- * moved out. */
+/* Preempts r: its memory stays in place if only slots are short, else it is
+ * swapped out. */
 static void preempt(struct engine *e, struct request *r, bool out)
 {
 	if (park_keep(e, r) && out)
 		park_out(e, r);
-	log_debug("engine: a request of %d tokens gives way, %s", r->n_tok,
+	log_debug("engine: a request of %d tokens is preempted, %s", r->n_tok,
 	          !r->park.pos    ? "to be computed again" :
 	          r->park.snaps.n ? "in place" :
 	                            "moved out");
@@ -191,7 +191,7 @@ static int count_running(const struct sched *s, const struct client *c)
 	return n;
 }
 
-/* A running request that should give way to r, which cannot join otherwise: one
+/* A running request to preempt for r, which cannot join otherwise: one
  * that is less urgent, or, when r's client has nothing running, one of the client
  * that has most, if that is more than one.  NULL: none. */
 static struct request *victim_for(struct engine *e, const struct request *r)
@@ -226,7 +226,7 @@ static bool make_room(struct engine *e, struct request *r)
 
 	if (!v)
 		return s->n_free && !lack;
-	/* One gives way for one; of a sequence whose memory cannot be kept much is lost. */
+	/* One is preempted for one; a sequence whose memory cannot be kept loses much. */
 	if (lack > (int64_t)caches_need(&e->m->caches, v->pos) || (lack && !e->opts.park_bytes))
 		return false;
 	preempt(e, v, lack > 0);
@@ -332,8 +332,8 @@ static bool decodes(const struct request *r)
 	return r->n_tok - r->pos == 1;
 }
 
-/* n rows of r's prompt, as far as their vectors are there and no stretch is cut: one that they begin with is taken whole
- * where `left` rows hold it. */
+/* At most n rows of r's prompt, those whose vectors are there, and without cutting a stretch: one that they begin with is taken
+ * whole where `left` rows hold it. */
 static int uncut(const struct request *r, int n, int left)
 {
 	const struct brought *b = &r->brought;
@@ -356,15 +356,15 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 		n = n < most ? n : most;
 		return n < left ? n : left;
 	}
-	/* Asked-for sizes are kept to, unless larger than any step beside those that
-	 * decode; the pace is not asked. */
+	/* Sizes that were asked for are used, unless they exceed what a step has
+	 * besides the rows that decode; the pace is not asked. */
 	ask = r->split[r->split_at % r->n_split];
 	ask = ask < room ? ask : room;
 	n = ask < n ? ask : n;
 	return n <= left ? n : 0;
 }
 
-/* Is r, with a short prompt, of one who came anew, and do its next n rows end at a place
+/* Is r, with a short prompt, of a new client, and do its next n rows end at a place
  * where chunks must end?  Then the step is not made longer by others' prompts and drafts:
  * alone r had its first token sooner.  Where newcomers are many, others would lose by it. */
 static bool ends_soon(struct engine *e, const struct request *r, int n)
@@ -496,8 +496,8 @@ bool sched_decodes(const struct engine *e)
 	return count_decoding(&e->sched) > 0;
 }
 
-/* The next token of the running answers, and drafts as far as rows remain when
- * all have theirs. */
+/* The next token of the running answers, and drafts in the rows that remain
+ * when all have theirs. */
 static void fill_decoding(struct engine *e, int left)
 {
 	struct sched *s = &e->sched;
@@ -579,7 +579,7 @@ bool sched_fill(struct engine *e)
 		if (!s->refused && all_wait(s))
 			return false;
 		if (!s->refused)
-			continue; /* those that were to decode gave way; the others have their turn now */
+			continue; /* those that were to decode were preempted; the others have their turn now */
 		if (s->n_run == 1 && prefix_yield(&e->prefix))
 			continue;
 		if (s->n_run == 1) {

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 
-/* -1 is no id of a span: the n-gram drafter sets it between texts. */
+/* -1 is not an id of a span: the n-gram drafter sets it between texts. */
 enum { FIRST = -2, BITS = 10 };
 
 struct span_entry {

@@ -7,14 +7,14 @@
 
 enum {
 	EVERY_NS = 1000000000,
-	SHORT = 32,  /* memory is short while less than 1 / SHORT of it is available, ... */
-	ENOUGH = 8,  /* ... until 1 / ENOUGH of it is */
+	SHORT = 32,  /* memory becomes short when less than 1 / SHORT of it is available */
+	ENOUGH = 8,  /* it stays short until 1 / ENOUGH of it is available */
 	PIECE = 8,   /* of the slots at the start, given back or taken again at a time */
 	WAITED = 10, /* percent of the time that tasks wait for memory when it is short */
 	MB = 1 << 20,
 };
 
-/* Of slots the backend gives what it can: at least those of one row stay. */
+/* The backend gives the slots that it can: at least those of one row stay. */
 static bool resize_slots(struct engine *e, size_t bytes)
 {
 	struct backend *be = e->m->be;

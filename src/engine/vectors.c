@@ -1,4 +1,4 @@
-/* vectors.c - see disk.h: vectors of images on disk, beside the kept prefixes.  After a restart, or after memory forgot
+/* vectors.c - see disk.h: vectors of images on disk, in the folder of kept prefixes.  After a restart, or after memory forgot
  * them, a picture that was seen before runs no tower. */
 #include "engine/disk.h"
 
@@ -19,7 +19,7 @@ struct name {
 	struct spill_piece piece;
 };
 
-/* A salt that begins with 0 is nobody's; those of further chains of pages (disk.c) go on with a small number. */
+/* A salt that begins with 0 belongs to no request; those of further chains of pages (disk.c) go on with a small number. */
 static void name_of(struct spill *s, const struct media *m, struct name *out)
 {
 	uint8_t salt[2 + sizeof m->digest] = { 0, 0xFF };

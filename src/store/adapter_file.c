@@ -100,14 +100,14 @@ static int read_config(struct peft *c, struct err *err)
 	if (code)
 		return code;
 	if (json_to_double(json_get(c->config, "r"), &c->rank) || !(c->rank >= 1))
-		return err_set(err, E_FORMAT, "%s: r: is no number of 1 or more", c->path);
+		return err_set(err, E_FORMAT, "%s: r: must be a number of 1 or more", c->path);
 	if (json_to_double(json_get(c->config, "lora_alpha"), &c->alpha) || !isfinite(c->alpha))
-		return err_set(err, E_FORMAT, "%s: lora_alpha: is no finite number", c->path);
+		return err_set(err, E_FORMAT, "%s: lora_alpha: must be a finite number", c->path);
 	c->rslora = is_set(rs);
 	return 0;
 }
 
-/* Of a pattern's keys PEFT takes the first that the module's path ends with, as regular expressions; plain names, in which
+/* PEFT takes the first of a pattern's keys that the module's path ends with, as regular expressions; plain names, in which
  * a dot is a dot, are what is read here.  0, E_UNSUPPORTED; *out as it was where no key is for the module. */
 static int from_pattern(const struct peft *c, const char *key, const char *module, double *out, struct err *err)
 {
@@ -128,7 +128,7 @@ static int from_pattern(const struct peft *c, const char *key, const char *modul
 		if (n > m || strcmp(module + m - n, name) || (n < m && module[m - n - 1] != '.'))
 			continue;
 		if (json_to_double(value, out) || !isfinite(*out))
-			return err_set(err, E_FORMAT, "%s: %s: \"%.80s\" is no finite number", c->path, key, name);
+			return err_set(err, E_FORMAT, "%s: %s: \"%.80s\" must be a finite number", c->path, key, name);
 		return 0;
 	}
 	return 0;
@@ -136,7 +136,7 @@ static int from_pattern(const struct peft *c, const char *key, const char *modul
 
 /* ---- adapter_model.safetensors ---- */
 
-/* Layouts of one model differ in what stands before "layers". */
+/* Layouts of one model differ in what comes before "layers". */
 static const char *const roots[] = { "model.language_model.", "language_model.model.", "language_model.", "model.",
 	                             "" };
 
@@ -234,7 +234,7 @@ static int read_pair(struct adapter_file *f, const struct store *base, const str
 	return code ? code : floats_of(f, b, &m->b, err);
 }
 
-/* Layouts in which the model's matrices have other rows, or other factors, than those that PEFT trained beside. */
+/* Layouts in which the model's matrices have other rows, or other factors, than those that PEFT trained with. */
 static int check_layout(const struct store *base, const char *file, const char *path, struct err *err)
 {
 	const struct tensor *conv;

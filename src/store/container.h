@@ -3,7 +3,7 @@
  * A container is a format of model files: a folder as Hugging Face leaves it, a
  * GGUF file.  An open one yields tensors under Hugging Face's names, each with its
  * type and, where the file says it, its number format; and documents, the texts
- * that Hugging Face keeps beside the tensors ("config.json", "tokenizer.json",
+ * that Hugging Face keeps with the tensors ("config.json", "tokenizer.json",
  * "tokenizer_config.json", "generation_config.json", "chat_template.jinja"), read
  * from files or made from metadata.  Nothing above src/store/ knows which container
  * a model came from.  To add one: docs/formats.md. */
@@ -29,7 +29,7 @@ struct container {
 	const struct container_ops *ops;
 	struct arena arena; /* of what lives as long as the container: names, tables, tensors made anew */
 	const char *path;   /* as opened */
-	/* A file with the tower of the model, whose text is elsewhere; "": the one that lies beside the model, if there is one;
+	/* A file with the tower of the model, whose text is elsewhere; "": the one next to the model, if there is one;
 	 * NULL: none is looked for. */
 	const char *tower;
 	struct tensor **v; /* in any order; no name twice (the store checks) */
@@ -55,8 +55,8 @@ struct container_ops {
 	int (*document)(struct container *c, const char *name, struct buf *out, struct err *err);
 	/* The path that the document of that name has or would have, for messages; lives as long as c. */
 	const char *(*place)(struct container *c, const char *name);
-	/* Optional.  *out: the names of the documents in that folder beside the tensors, each with the folder and a slash before
-	 * it, sorted, NULL behind them, alive as long as c.  There may be none. */
+	/* Optional.  *out: the names of the documents in that folder, each with the folder and a slash before
+	 * it, sorted, ended by NULL, alive as long as c.  There may be none. */
 	int (*list)(struct container *c, const char *folder, const char *const **out, struct err *err);
 	/* Optional.  Makes t->data of a tensor that was listed without; called once, before its first use. */
 	int (*load)(struct container *c, struct tensor *t, struct err *err);

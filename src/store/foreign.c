@@ -451,7 +451,7 @@ static int foreign_words(struct store *st, const char *path, struct tensor *q, c
 	struct tensor *s, *z, *g = store_part(st, path, ".g_idx");
 
 	if (m->n || m->rows * (int64_t)bits % 32 || (int64_t)m->cols * bits % 8)
-		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %d rows of %d codes of %d bits are no whole words",
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %d rows of %d codes of %d bits are not whole words",
 		               q->file, q->name, m->rows, m->cols, bits);
 	if ((code = need(st, path, ".qweight", DT_I32, high, wide, &q, err)) ||
 	    (code = need(st, path, ".scales", DT_COUNT, 0, 0, &s, err)) || (code = need_scales(s, err)))
@@ -498,7 +498,7 @@ static int compressed(struct store *st, const char *path, struct tensor *q, cons
 	int64_t groups;
 
 	if (m->n || (bits != 4 && bits != 8) || (int64_t)m->cols * bits % 32)
-		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %d codes of %d bits are no whole words of 4 or 8",
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %d codes of %d bits are not whole words of 4 or 8",
 		               q->file, q->name, m->cols, bits);
 	if ((code = need(st, path, ".weight_packed", DT_I32, m->rows, (int64_t)m->cols * bits / 32, &q, err)) ||
 	    (code = need(st, path, ".weight_scale", DT_COUNT, 0, 0, &s, err)) || (code = need_scales(s, err)))

@@ -20,7 +20,7 @@ int lfs_refuse(const char *path, const void *p, size_t n, struct err *err)
 
 int lfs_refuse_file(const char *path, struct err *err)
 {
-	FILE *f = file_exists(path) ? fopen(path, "rb") : NULL; /* to open a pipe would wait for who writes to it */
+	FILE *f = file_exists(path) ? fopen(path, "rb") : NULL; /* opening a pipe would wait for a writer */
 	char head[64];
 	size_t n = f ? fread(head, 1, sizeof head, f) : 0;
 

@@ -11,7 +11,7 @@
  * case), or where the folder has no safetensors and one GGUF file (of a split one, its first part).  E_MISSING and
  * E_ARG name the files that are there. */
 int pick_file(struct buf *path, const char *type, struct err *err);
-/* Whether a file of that name holds a tower, which lies beside its model: a GGUF file with "mmproj" in its name. */
+/* Whether a file of that name holds a tower, which is next to its model: a GGUF file with "mmproj" in its name. */
 bool pick_is_projector(const char *name);
 
 #endif

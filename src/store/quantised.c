@@ -232,7 +232,7 @@ static int guess(const struct tensor *w, const struct tensor *s, int cols, struc
 	if (!words || !groups || words * 32 % cols || cols % groups)
 		return err_set(err, E_FORMAT,
 		               "%s: tensor %s: %" PRId64 " words and %" PRId64 " scales per row for %d "
-		               "inputs are no coding that is known",
+		               "inputs are of no known coding",
 		               w->file, w->name, words, groups, cols);
 	e->bits = (int)(words * 32 / cols);
 	e->group = (int)(cols / groups);

@@ -148,7 +148,7 @@ static int check_bytes(const struct tensor *t, int64_t bytes, struct err *err)
 	               dtype_size(t->type), bytes);
 }
 
-/* Of a type that is not known only the name counts, as long as it can be one: the tensor may be one that nothing uses. */
+/* If a type is not known only its name counts, as long as it can be one: the tensor may be one that nothing uses. */
 static int read_type(struct tensor *t, const struct json *j, struct arena *arena, struct err *err)
 {
 	enum { LONGEST = 40 };

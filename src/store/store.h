@@ -59,7 +59,7 @@ struct store {
 	bool coded;                  /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
-	/* Of other quantisers (foreign.h): the bits of a code, 0 where the config names no such quantiser. */
+	/* For other quantisers (foreign.h): the bits of a code, 0 where the config names no such quantiser. */
 	struct {
 		int bits, block[2]; /* block: rows and inputs that share an FP8 scale */
 		bool awq, zeros_as_they_are;
@@ -72,7 +72,7 @@ struct store {
  * ~/.cache/huggingface/hub).  E_MISSING says where it looked. */
 int store_open(struct store **out, const char *model, struct err *err);
 /* store_open, with the tower of a GGUF model, which is a file of its own: tower names it, and an error says why it cannot be
- * used; "": the one that lies beside the model, if there is one, and where it cannot be used the log says why.  NULL: as
+ * used; "": the one next to the model, if there is one; if it cannot be used the log says why.  NULL: as
  * store_open, which looks for none.  Towers that lie among a model's own files are in every store. */
 int store_open_seeing(struct store **out, const char *model, const char *tower, struct err *err);
 void store_close(struct store *st);
@@ -85,11 +85,11 @@ int store_locate(const char *model, struct buf *out, struct err *err);
 
 /* ---- documents ---- */
 
-/* Appends the text that Hugging Face keeps under that name beside the tensors ("tokenizer.json"), from a file or
+/* Appends the text that Hugging Face keeps under that name with the tensors ("tokenizer.json"), from a file or
  * made from metadata: the one way to what a model says of itself.  E_MISSING when it has none.  One thread at a time. */
 int store_document(const struct store *st, const char *name, struct buf *out, struct err *err);
-/* *out: the names under which store_document has the texts of a folder beside the tensors ("additional_chat_templates"), with
- * the folder in them, sorted, NULL behind them, until store_close.  Often there are none. */
+/* *out: the names under which store_document has the texts of a folder with the tensors ("additional_chat_templates"), with
+ * the folder in them, sorted, ended by NULL, until store_close.  Often there are none. */
 int store_list(const struct store *st, const char *folder, const char *const **out, struct err *err);
 /* The path that the document of that name has or would have, for messages; in the store's arena. */
 const char *store_place(const struct store *st, const char *name);

@@ -5,7 +5,7 @@
  * draft that is not what was picked is taken back.  So a drafter can make an
  * answer faster or slower and nothing else, and may be as wrong as it likes.
  *
- * Drafters live beside the engine and are called on its thread alone.  What a
+ * Drafters belong to the engine and are called on its thread alone.  What a
  * drafter remembers of a sequence is its own affair: it is told the whole
  * sequence each time, under a slot to keep things by and an id to know the
  * sequence again.  A slot that comes with another id holds another sequence.
@@ -94,8 +94,8 @@ struct drafter_ops {
 
 struct drafter {
 	const struct drafter_ops *ops;
-	/* Of everything that what it keeps is a function of, beside the tokens; all 0: that is
-	 * not to be kept on disk. */
+	/* A digest of everything that what it keeps is a function of, besides the tokens; all
+	 * 0: nothing is kept on disk. */
 	struct digest identity;
 	/* For follow: instead of the hidden rows outputs of these layers, [row of the pass][n_tap][hidden] at taps, which the
 	 * engine provides; n_tap 0: hidden rows. */
@@ -121,8 +121,8 @@ struct drafter *draft_pretend_open(void);
 /* A second model, which stays the caller's, with room for seqs_max sequences.
  * prefix_bytes: what it may keep of prefixes, within m's snapshots. */
 int draft_model_open(struct drafter **out, struct model *m, int seqs_max, size_t prefix_bytes, struct err *err);
-/* A draft head (model_bind_head), attached for steps of at least draft_head_rows rows; it stays the caller's.  So many
- * rows of a sequence may wait: a step of them is as cheap per row as any. */
+/* A draft head (model_bind_head), attached for steps of at least draft_head_rows rows; it stays the caller's.  This
+ * many rows of a sequence may wait: a step of them is as cheap per row as any. */
 enum { DRAFT_WAITING_MAX = 64 };
 int draft_head_rows(const struct shape *head, int seqs_max);
 int draft_head_open(struct drafter **out, struct model *head, int seqs_max, size_t prefix_bytes, struct err *err);

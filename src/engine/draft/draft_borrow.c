@@ -2,7 +2,7 @@
  * model's (model.h, head_shape.borrows), as Gemma 4's assistant does.
  *
  * A borrowed head keeps one row for each sequence: the model's hidden row of the last token that the model has computed.
- * So there is nothing to catch up with, to take back, or to keep beside a prefix: after a prefix was found the model computes
+ * So there is nothing to catch up with, to take back, or to keep with a prefix: after a prefix was found the model computes
  * at least one token, whose row comes then. */
 #include <assert.h>
 #include <stdlib.h>

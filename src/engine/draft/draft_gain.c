@@ -20,7 +20,7 @@ void draft_odds_learn(struct draft_odds *o, int right, int wrong, double fade)
 	}
 }
 
-/* Of each time, how far the one known goes toward it.  Whatever else happens on a machine
+/* For each time, the part of the way that the known one moves toward it.  Whatever else happens on a machine
  * makes steps longer and none shorter, so that it is the short ones that compare. */
 static const double TOWARD_LESS = 0.25, TOWARD_MORE = 0.025;
 

@@ -3,7 +3,7 @@
  * A step with drafts emits, per sequence, one token and as many drafts as come
  * true before the first that does not: with a share `a` of drafts coming true,
  * a + a^2 + ... .  It takes longer by what the rows and the drafter cost.  Rows are
- * given, the most promising first, as far as tokens per time rise: none where
+ * given, the most promising first, while tokens per time rise: none where
  * it does not pay, which is also what a full batch comes to, since there each row
  * costs its share.
  *
@@ -74,7 +74,7 @@ double draft_more(const struct draft_lengths *l, int tokens, int most);
  * Since nothing begins that the account does not cover, a drafter that has begun n times
  * has lost at most its earnings and, once, the excess of the dearest begin over its expected
  * cost.  Savings are kept up to DRAFT_LOSS of the time of some ten answers, or some steps:
- * so much can a new kind of text cost at first. */
+ * that is what a new kind of text can cost at first. */
 #define DRAFT_LOSS 0.02
 enum { DRAFT_ACCOUNTS = 8 };
 struct draft_accounts {

@@ -17,7 +17,7 @@ enum {
 	TAIL_BYTES = 128,
 	STYLE_TOKENS = 64, /* in which white space is looked for */
 	ENDS = 256,        /* last tokens that are told apart, by their ids' low bits */
-	ENDS_TRIED = 4,    /* before one is left out, and from then on all but one in so many times */
+	ENDS_TRIED = 4,    /* before one is left out, and from then on used once in this many times */
 	ENDS_MOST = 32,    /* older ones fade */
 };
 

@@ -6,7 +6,7 @@
  * Those rows come out of the model's own steps; they wait here until the sequence is drafted
  * for, or until there are enough for a step, so that a sequence that is not drafted for costs
  * little.  One kind of head guesses on from its own hidden, token by token; another guesses a
- * block of tokens in one pass, whose rows are of tokens that nobody knows.  The rows that came of
+ * block of tokens in one pass, whose rows are of unknown tokens.  The rows that came of
  * guesses are taken back.
  *
  * Where following is not expected to pay (draft_seq.follow), only the last

@@ -129,8 +129,8 @@ static void guess(struct draft_model *g, struct draft_ask *a, int logits)
 	draft_guess(a, draft_pass_logits(&g->pass, logits));
 }
 
-/* One step of what became true since the last round, at most `left` rows; who is
- * up to date then has a first guess.  Returns the rows. */
+/* One step of what became true since the last round, at most `left` rows; a
+ * sequence that is then up to date has a first guess.  Returns the rows. */
 static int catch_up(struct draft_model *g, int n_in, int left)
 {
 	int logits = 0;

@@ -1,5 +1,5 @@
-/* draft_ngram.c - the drafter that copies: where the last tokens stood before,
- * the ones after them may come again.
+/* draft_ngram.c - the drafter that copies: where the last tokens occurred
+ * before, the ones after them may come again.
  *
  * Every three tokens of a text are chained to the last place that has the same
  * hash, as in LZ77; the longest agreement among the newest places wins.  Text
@@ -170,7 +170,7 @@ static void propose_one(void *arg)
 			ask->out[ask->n] = ask->out[next - n]; /* the end repeats itself */
 		else
 			break;
-		if (ask->out[ask->n] < 0) /* the separator, or a row that is no token */
+		if (ask->out[ask->n] < 0) /* the separator, or a row that is not a token */
 			break;
 	}
 }

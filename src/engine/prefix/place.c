@@ -234,8 +234,8 @@ static const double prior[PLACES][4] = {
 static const double prior_since[PARTEDS][2] = { { 1, 0.7 }, { 0.05, 0.05 }, { 0.6, 0.2 } };
 /* Weight of the general odds among those under one system prompt, in landings. */
 static const double KIN_PRIOR = 2;
-/* Before anything was seen, the chance falls as 1 / (1 + age); so much promise is
- * taken to have been seen at each age. */
+/* Before anything was seen, the chance falls as 1 / (1 + age); this much promise
+ * is taken to have been seen at each age. */
 enum { AGE_PRIOR = 4 };
 
 int place_rank(int landed, int passed, enum place_parted parted, bool left)

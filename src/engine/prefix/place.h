@@ -29,7 +29,7 @@ struct place_plan {
 void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark);
 void place_plan_fini(struct place_plan *p);
 
-/* The first place after pos for one to whom states are dear (drafters, disk): a fixed one, or
+/* The first place after pos where states are expensive (drafters, disk): a fixed one, or
  * one of a grid of multiples of PLACE_COARSE * 2^j within twice that of the prompt's end.
  * False: none. */
 enum { PLACE_COARSE = 512 };
@@ -38,7 +38,7 @@ bool place_after(const struct place_plan *p, int pos, struct place_at *out);
 
 /* The grid: how many tokens apart places are, so that a prompt that parts from another
  * between two marks replays no more.  Within PLACE_TAIL of the end they are `near` apart.
- * Before that they are `step` apart as far as `dense` from the end, twice that for twice
+ * Before that they are `step` apart up to `dense` from the end, twice that for twice
  * as much, and so on: there are dense / step places for each doubling of the length. */
 enum { PLACE_STEP = 64, PLACE_NEAR = 16, PLACE_TAIL = 64, PLACE_NEVER = 1 << 28 };
 struct place_pitch {
@@ -63,14 +63,14 @@ int place_next(const struct place_plan *p, const struct place_pitch *g, int pos,
 
 /* How often places are returned to, learned while serving: the chance that the next
  * prompt lands at a place is taken to be a factor of its kind and rank, times one of
- * its age, times one of the system prompt that it stands under.
+ * its age, times one of the system prompt that it is under.
  *
  * Rank: what has become of it.  A prompt may have ended its common way there (landed)
  * or gone on past it (passed), never, once or more often.  Since it or anything below
  * was last in use, another may have parted from its way further up: where few do, and
  * then this branch was asked again or edited and is left behind, or where many do, and
  * that was another conversation.  And the request right after its last use may have
- * begun afresh (left): who asked here has perhaps gone on there.
+ * begun afresh (left): the client has perhaps gone on there.
  * Age: requests since it or anything below was in use, by powers of two. */
 enum { PLACE_OFTEN = 2, PLACE_MANY = 3 }; /* PLACE_MANY: landings that make a place one where many part */
 enum place_parted { PARTED_NOT, PARTED_FEW, PARTED_MANY, PARTEDS };

@@ -714,7 +714,8 @@ int prefix_pin(struct prefix *p, struct prefix_node *node, bool pin, struct err 
 	for (int i = 0; i < p->n_pinned; i++)
 		held += p->pin[i]->snaps.bytes;
 	if (held + node->snaps.bytes > p->bytes_max / 2)
-		return err_set(err, E_FULL, "%zu bytes to be pinned beside %zu; pins may hold half of a budget of %zu",
+		return err_set(err, E_FULL,
+		               "%zu bytes to be pinned in addition to %zu; pins may hold half of a budget of %zu",
 		               node->snaps.bytes, held, p->bytes_max);
 	if (p->n_pinned == p->pin_room) {
 		p->pin_room = p->pin_room ? 2 * p->pin_room : 8;

@@ -9,8 +9,8 @@
  *
  * Reuse is exact: tokens are compared one by one, and a state computed before is
  * the state that would be computed now (the law of the row).  Running requests
- * come before kept prefixes.  One budget holds the states, the pages that nobody
- * but the store holds, and the tokens; what goes first is what saves the least
+ * come before kept prefixes.  One budget holds the states, the pages that only
+ * the store holds, and the tokens; what goes first is what saves the least
  * expected replay for its bytes (place.h).
  *
  * Engine's thread only; other threads go through engine_prefix_* (engine.h).
@@ -34,7 +34,7 @@ struct prefix_tier {
 	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* Called when an entry is evicted from memory: the last use of its snapshots. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
-	/* Somebody wants it gone, with all that begins with tok[0..n), be it in memory or
+	/* It is to be dropped, with all that begins with tok[0..n), be it in memory or
 	 * not; salt NULL: all there is. */
 	void (*dropped)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* The largest position <= n at which a state could be had from here; 0: none. */
@@ -62,7 +62,7 @@ struct prefix {
 	struct place_odds odds;
 	uint64_t fresh; /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t captured, evicted;
-	/* Of the state that was captured last: bytes that no other holds, and those that others may, for each token. */
+	/* Sizes of the state that was captured last: bytes that no other holds, and those that others may, for each token. */
 	size_t place_bytes;
 	double token_bytes;
 };
@@ -92,10 +92,10 @@ struct prefix_key {
 	bool fine;   /* of the grid, and too near others for the tier below */
 	int64_t now;
 };
-/* Keeps tok[0..n), at whose end the slot stands.  False: nothing was kept, the
+/* Keeps tok[0..n), at whose end the slot is. False: nothing was kept, the
  * budget or memory being too small; true also when it was there. */
 bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, const int32_t *tok, int n);
-/* Would prefix_learn keep tok[0..n)?  Makes room for it beside `pending` bytes that are being
+/* Would prefix_learn keep tok[0..n)?  Makes room for it in addition to `pending` bytes that are being
  * captured, the last of them at `above` (0: none).  False: it would be the first to go. */
 bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above, size_t pending);
 /* Drops the state that is worth least, if that is no more than this one would be. */

@@ -93,7 +93,7 @@ struct way tree_follow(struct prefix_tree *t, const int32_t *tok, int n);
 struct prefix_node *node_make(struct prefix *p, const char *salt, const int32_t *tok, int n);
 /* All tokens of a node's path, from the first on; the caller frees them. */
 int32_t *node_path(const struct prefix_node *e);
-/* Every change that makes or ends a ghost, or alters a node's size, stands between these two. */
+/* Every change that makes or ends a ghost, or alters a node's size, is between these two. */
 void node_count_out(struct prefix *p, const struct prefix_node *e);
 void node_count_in(struct prefix *p, const struct prefix_node *e);
 /* Takes a node out of its parent's children. */

@@ -16,7 +16,7 @@ enum place {
 	PLACE_END,      /* end of the answer: the conversation goes on */
 	PLACE_JUNCTION, /* two prompts parted here */
 	PLACE_GRID,     /* nothing in particular, toward the tail of a long prompt */
-	PLACE_LEFT,     /* where a cancelled request stood */
+	PLACE_LEFT,     /* where a cancelled request was */
 	PLACES
 };
 const char *place_name(enum place kind); /* "system", "user", ... */
@@ -50,7 +50,7 @@ struct prefix_report {
 	uint64_t node;    /* id of the node resumed from; 0: none */
 };
 
-/* Of the replayed tokens, those that places 16 tokens apart would have spared. */
+/* The replayed tokens that places 16 tokens apart would have saved. */
 int prefix_spared(const struct prefix_report *r);
 
 /* One node of the tree, as engine_prefix_walk shows it. */

@@ -6,11 +6,11 @@
  * salt), so that branches share files; a snapshot hangs on the key of the last whole
  * page before its position.  The names of the files are the index: opening lists
  * them and reads none, and a file is checked when it is first wanted.  There is
- * nothing beside the files that could disagree with them after a crash.
+ * nothing else that could disagree with the files after a crash.
  *
  * Nothing here waits for the disk but spill_open, spill_flush and spill_close: bytes
  * to be written are handed over with their memory, and a thread writes them; another
- * thread reads what a load asks for, a few pieces ahead of whoever takes them.  A file
+ * thread reads what a load asks for, a few pieces ahead of the taker.  A file
  * that is damaged, of another model or of other tokens is dropped and counted, never
  * used.
  *
@@ -37,7 +37,7 @@ struct spill_opts {
 	uint64_t bytes_max;        /* of all files, other models' included */
 	size_t queue_bytes;        /* handed over and not yet written; beyond it pieces are dropped */
 	size_t window_bytes;       /* a load reads this far ahead of its taker */
-	struct digest model;       /* everything the payloads are a function of, beside the tokens */
+	struct digest model;       /* everything the payloads are a function of, besides the tokens */
 	int page_rows;             /* tokens of a page */
 	const struct spill_io *io; /* NULL: the system's */
 };
@@ -89,7 +89,7 @@ void spill_use(struct spill *s, const struct digest *key, const int32_t *tok, in
 /* A piece that came from disk was of no use: drops and counts it, like damage. */
 void spill_bad(struct spill *s, const struct spill_piece *p);
 
-/* Drops what is there of tok[0..n) (its last page, and what stands at its end) and of
+/* Drops what is there of tok[0..n) (its last page, and the snapshot at its end) and of
  * all that begins with it; key NULL: all of this model, whatever the salt.  Nothing of it
  * is found from now on, and until the files are gone, nothing at all. */
 void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, int n);

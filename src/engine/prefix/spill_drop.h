@@ -19,7 +19,7 @@ struct spill_name {
 };
 
 /* Marks (out) those of v[0..n) that begin with tok[0..n_tok), whose keys are
- * key[0..n_tok / page_rows], and those of which it cannot be told.  Orders v anew. */
+ * key[0..n_tok / page_rows], and those for which it is unknown.  Orders v anew. */
 void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok,
                 int n_tok, struct spill_name *v, size_t n);
 

@@ -19,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are written as 
 
 static int real_open(const struct spill_io *io, int dir, const char *name, int flags)
 {
-	/* O_NONBLOCK: to open a pipe that somebody put there would wait for its other end; reading it at an offset fails. */
+	/* O_NONBLOCK: opening a pipe that was put there would wait for its other end; reading it at an offset fails. */
 	return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 }
 

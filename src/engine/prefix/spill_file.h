@@ -9,10 +9,10 @@
  *
  * Two kinds.  A page holds the rows of one whole page of positions and records that
  * page's tokens and the key of what came before.  A snapshot holds what is needed to
- * stand at a position beside the whole pages below it, and records all tokens from
+ * resume at a position besides the whole pages below it, and records all tokens from
  * the first.
  *
- * No state and no locks of its own; spill.h says who calls it.  All bytes are little
+ * No state and no locks of its own; spill.h says what calls it.  All bytes are little
  * endian. */
 #ifndef ENGINE_SPILL_FILE_H
 #define ENGINE_SPILL_FILE_H
@@ -37,7 +37,7 @@ struct spill_head {
 	uint32_t pos;   /* the piece ends here, counted from the first token */
 	uint32_t n_tok; /* recorded tokens: the last n_tok before pos */
 	uint64_t payload_bytes;
-	struct digest model; /* what the numbers are a function of, beside the tokens */
+	struct digest model; /* what the numbers are a function of, besides the tokens */
 	struct digest prev;  /* page: the key before its tokens; snapshot: zeros */
 	struct digest key;   /* of all whole pages before pos, salt and model included */
 	struct check128 sum; /* of the recorded tokens and the payload */

@@ -11,7 +11,7 @@
 
 #include "engine/prefix/spill_file.h"
 
-/* A place in a ring of entries; the ring's own place is no entry's. */
+/* A place in a ring of entries; the ring's own place belongs to no entry. */
 struct spill_link {
 	struct spill_link *prev, *next;
 };

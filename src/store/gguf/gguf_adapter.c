@@ -4,7 +4,7 @@
  *     NAME.lora_a [rank][inputs], NAME.lora_b [outputs][rank]   NAME: the base's tensor in GGUF's words
  *
  * The converter did to B what it did to rows of the base, and it is undone in the same way (gguf_fix.c), which needs the
- * base's metadata: of a model that is no GGUF file such tensors are refused. */
+ * base's metadata: for a model that is not a GGUF file such tensors are refused. */
 #include <math.h>
 #include <string.h>
 
@@ -27,8 +27,7 @@ static bool value_is(const struct gguf *g, const char *key, const char *want)
 static int check_kind(const struct gguf *g, struct err *err)
 {
 	if (!value_is(g, "general.type", "adapter"))
-		return err_set(err, E_FORMAT,
-		               "%s: its general.type is not adapter: it is no adapter, but perhaps a model", g->path);
+		return err_set(err, E_FORMAT, "%s: its general.type is not adapter: it may be a model", g->path);
 	if (!value_is(g, "adapter.type", "lora"))
 		return err_set(err, E_UNSUPPORTED, "%s: its adapter.type is not lora", g->path);
 	if (gguf_find(g, "adapter.alora.invocation_tokens"))
@@ -84,11 +83,10 @@ static int undone(struct adapter_file *f, const struct gguf_model *m, const stru
 	if (!line->fix)
 		return 0;
 	if (!m->part)
-		return err_set(
-			err, E_UNSUPPORTED,
-			"%s: tensor %s: the converter has moved its rows, which can be undone beside a GGUF file "
-			"of the model; for a folder give the adapter in PEFT's form",
-			f->path, b->name);
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: tensor %s: the converter has moved its rows, which can be undone with a GGUF file "
+		               "of the model; for a folder give the adapter in PEFT's form",
+		               f->path, b->name);
 	t.t = (struct tensor){ .name = b->name, .file = f->path, .type = DT_F32, .n_dim = 2 };
 	t.t.dim[0] = b->ne[1];
 	t.t.dim[1] = b->ne[0];
@@ -199,7 +197,7 @@ static int read_pairs(struct adapter_file *f, const struct gguf *g, const struct
 	if (!code && v)
 		code = gguf_float(g, v, 0, &alpha, err);
 	if (!code && !isfinite(alpha))
-		code = err_set(err, E_FORMAT, "%s: key adapter.lora.alpha: is no finite number", g->path);
+		code = err_set(err, E_FORMAT, "%s: key adapter.lora.alpha: must be a finite number", g->path);
 	if (!code)
 		code = base_of(&m, g, base, err);
 	for (size_t i = 0; i < g->n_info && !code; i++) {

@@ -200,12 +200,12 @@ static void put_yarn(struct gguf_conf *c, double factor)
 	                           gguf_conf_int(c, "context_length", GGUF_NEEDED)));
 	gguf_put_float(c, "beta_fast", gguf_conf_float(c, "rope.scaling.yarn_beta_fast", 32));
 	gguf_put_float(c, "beta_slow", gguf_conf_float(c, "rope.scaling.yarn_beta_slow", 1));
-	/* Of Mistral 3: queries grow with their position. */
+	/* Mistral 3: queries grow with their position. */
 	if (gguf_conf_has(c, "attention.temperature_scale"))
 		gguf_put_float(c, "llama_4_scaling_beta", gguf_conf_float(c, "attention.temperature_scale", 0));
 	if (attn != 1)
 		gguf_put_float(c, "attention_factor", attn * (factor > 1 ? 0.1 * log(factor) + 1 : 1));
-	/* Of DeepSeek a tenth of what configs have.  Both of theirs are one number, so rotated rows keep their size. */
+	/* DeepSeek: a tenth of what configs have.  Both of theirs are one number, so rotated rows keep their size. */
 	if (gguf_conf_has(c, "rope.scaling.yarn_log_multiplier")) {
 		double all = gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0) *
 		             (strcmp(c->m->arch->name, "deepseek2") ? 1 : 10);

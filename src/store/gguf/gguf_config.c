@@ -210,7 +210,7 @@ static void put_text(struct gguf_conf *c, const char *model_type)
 	c->m->arch->config(c);
 }
 
-/* The text's members under text_config, beside those of the tower. */
+/* The text's members under text_config, with those of the tower. */
 static void put_seeing(struct gguf_conf *c, const struct gguf_projector *p)
 {
 	const struct projector_form *f = p->form;

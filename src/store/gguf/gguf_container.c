@@ -150,7 +150,7 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 	at = v->p;
 	s = gguf_next(&at);
 	if (s.n == 4 && !memcmp(s.p, "clip", 4))
-		return err_set(err, E_ARG, "%s: is a projector file: its tower is read beside the GGUF file of a model",
+		return err_set(err, E_ARG, "%s: is a projector file: its tower is read with the GGUF file of a model",
 		               g->path);
 	m->arch = gguf_arch_find(arena_strndup(&c->arena, s.p, s.n));
 	if (m->arch) {
@@ -179,8 +179,8 @@ static int read_blocks(struct gguf_model *m, struct err *err)
 	return c.code;
 }
 
-/* The tower that was asked for, or the one that lies beside the model: where that cannot be read, the model is one of text
- * alone. */
+/* The tower that was asked for, or the one next to the model: if that cannot be read, the model reads text only.
+ *  */
 static int open_projector(struct gguf_model *m, struct container *c, struct err *err)
 {
 	struct gguf_projector *p = arena_zalloc(&c->arena, sizeof *p);
@@ -199,7 +199,7 @@ static int open_projector(struct gguf_model *m, struct container *c, struct err 
 	}
 	projector_close(p);
 	if (!*c->tower) {
-		log_warn("%s reads text only: the projector file beside it cannot be used: %s", c->path, why.msg);
+		log_warn("%s reads text only: its projector file cannot be used: %s", c->path, why.msg);
 		return 0;
 	}
 	if (err)
@@ -294,7 +294,7 @@ static int add_part(struct container *c, struct gguf_tensor *t, const struct ggu
 	return t->fix && t->fix->shape ? t->fix->shape(m, t, err) : 0;
 }
 
-/* Where gate and up are one stack, binders look for the stack of down beside it. */
+/* Where gate and up are one stack, binders look for the stack of down next to it. */
 static const char *beside_fused(const struct container *c, const struct gguf_info *t)
 {
 	char fused[GGUF_NAME_BYTES];

@@ -1,4 +1,4 @@
-/* gguf_families.c - config.json of families beside the plain ones: windows, sigmoid routers, latent attention,
+/* gguf_families.c - config.json of families other than the plain ones: windows, sigmoid routers, latent attention,
  * Mamba-2, short convolutions.  Members are those that their binders in src/model/ read. */
 #include <inttypes.h>
 #include <math.h>
@@ -322,7 +322,7 @@ static int64_t shared_count(struct gguf_conf *c, int64_t each)
 	return c->code ? 0 : width / each;
 }
 
-/* ---- mixtures beside plain attention ---- */
+/* ---- mixtures with plain attention ---- */
 
 static void put_local(struct gguf_conf *c, const char *inner)
 {
@@ -333,7 +333,7 @@ static void put_local(struct gguf_conf *c, const char *inner)
 		gguf_conf_fail(c, E_FORMAT, "key %s.%s: is not feed_forward_length", c->m->arch->name, inner);
 }
 
-/* The width of experts stands under one key or the other. */
+/* The width of experts is under one key or the other. */
 static const char *expert_width(const struct gguf_conf *c)
 {
 	return gguf_conf_has(c, "expert_feed_forward_length") ? "expert_feed_forward_length" : "feed_forward_length";
@@ -445,7 +445,7 @@ void gguf_config_bailing2(struct gguf_conf *c)
 
 /* ---- latent attention ---- */
 
-/* Sizes of a head.  Of files whose key rows are the latent ones, the heads' own stand under keys of their own. */
+/* Sizes of a head.  In files whose key rows are the latent ones, the heads' own have keys of their own. */
 static void put_latent(struct gguf_conf *c)
 {
 	int64_t key = gguf_conf_int(c, "attention.key_length_mla",

@@ -468,7 +468,7 @@ void gguf_close(struct gguf *g)
 
 bool gguf_is(const char *path)
 {
-	FILE *f = file_exists(path) ? fopen(path, "rb") : NULL; /* to open a pipe would wait for who writes to it */
+	FILE *f = file_exists(path) ? fopen(path, "rb") : NULL; /* opening a pipe would wait for a writer */
 	char magic[4] = { 0 };
 	bool is = f && fread(magic, 1, 4, f) == 4 && !memcmp(magic, "GGUF", 4);
 

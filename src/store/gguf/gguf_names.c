@@ -1,7 +1,7 @@
 /* gguf_names.c - which tensor is which: GGUF's names and Hugging Face's.
  *
  * One table of the names that most architectures share, and one per architecture
- * of what it has beside or otherwise.  A name in no table stays as it is, and the
+ * of what it has in addition or under other names.  A name in no table stays as it is, and the
  * store says that nothing used it. */
 #include <string.h>
 
@@ -72,7 +72,7 @@ const struct gguf_name gguf_block_names[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
-/* Of a draft head that Hugging Face keeps apart, under "mtp.". */
+/* A draft head that Hugging Face keeps apart, under "mtp.". */
 const struct gguf_name gguf_draft_names[] = {
 	{ "nextn.eh_proj.weight", "mtp.fc.weight", NULL, 0 },
 	{ "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight", NULL, 0 },
@@ -83,7 +83,7 @@ const struct gguf_name gguf_draft_names[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
-/* Of one that Hugging Face keeps as the layer behind the last. */
+/* A draft head that Hugging Face keeps as the layer after the last. */
 const struct gguf_name gguf_behind_names[] = {
 	{ "nextn.eh_proj.weight", "eh_proj.weight", NULL, 0 },
 	{ "nextn.enorm.weight", "enorm.weight", NULL, 0 },

@@ -13,7 +13,7 @@
 
 enum { PROJECTOR_BLOCKS_MAX = 1 << 10, NAME_BYTES = GGUF_NAME_BYTES };
 
-/* ---- beside a model ---- */
+/* ---- next to a model ---- */
 
 const char *projector_beside(const char *path, struct arena *a)
 {
@@ -33,7 +33,7 @@ const char *projector_beside(const char *path, struct arena *a)
 		closedir(d);
 	if (other)
 		log_warn(
-			"%s: several projector files are beside it, %s and %s among them: none is read unless it is named",
+			"%s: several projector files are next to it, %s and %s among them: none is read unless it is named",
 			path, other, found);
 	return other ? NULL : found;
 }
@@ -226,7 +226,7 @@ static bool begins(const char *s, const char *with)
 	return !strncmp(s, with, strlen(with));
 }
 
-/* Why a tensor that no table has is not used; NULL: nobody knows. */
+/* Why a tensor that no table has is not used; NULL: unknown. */
 static const char *ignored(const char *name)
 {
 	if (begins(name, "a.") || begins(name, "mm.a."))

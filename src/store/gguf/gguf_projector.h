@@ -54,7 +54,7 @@ struct gguf_projector {
 	size_t n;
 };
 
-/* The one projector file beside the model at path, in a; NULL: there is none, or there are several, which is logged. */
+/* The one projector file next to the model at path, in a; NULL: there is none, or there are several, which is logged. */
 const char *projector_beside(const char *path, struct arena *a);
 /* Opens it, checks that it is one for the model text, and lists its tensors.  To be closed also after an error. */
 int projector_open(struct gguf_projector *p, const char *path, const struct gguf_model *text, struct arena *a,

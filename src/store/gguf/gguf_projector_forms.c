@@ -55,7 +55,7 @@ static int64_t frames_of(struct gguf_conf *c)
 	return c->code ? 2 : n;
 }
 
-/* Of one frame, the kernel stays where it is.  Other programs want a second one, and add what it gives: all of it has to be 0. */
+/* The kernel of one frame stays where it is. Other programs want a second one, and add its output: it has to be all 0. */
 static int one_frame_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
 {
 	const struct gguf_info *b = other_frame(m);
@@ -268,7 +268,7 @@ static void put_sizes(struct gguf_conf *c, const char *depth, const char *heads)
 	gguf_put_int(c, "patch_size", gguf_conf_int(c, "patch_size", GGUF_NEEDED));
 }
 
-/* Of towers whose heads need not fill the width. */
+/* For towers whose heads need not fill the width. */
 static void put_head_dim(struct gguf_conf *c)
 {
 	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED),
@@ -504,7 +504,7 @@ static const struct projector_name gemma4_top[] = {
 	{ NULL, NULL, NULL },
 };
 
-/* A matrix, and the bounds of its input and output beside it. */
+/* A matrix, and the bounds of its input and output. */
 #define BOUNDED(gguf, hf)                              \
 	{ gguf ".weight", hf ".linear.weight", NULL }, \
 	{                                              \
@@ -592,7 +592,7 @@ static void around_pixtral(struct gguf_conf *c)
 	gguf_put_bool(c, "multimodal_projector_bias", has(c, "mm.1.bias"));
 }
 
-/* Of Pixtral 12B: without the matrix that merges patches, whose absence must not be a gap in the file. */
+/* Pixtral 12B: without the matrix that merges patches, whose absence must not be a gap in the file. */
 static void around_llava(struct gguf_conf *c)
 {
 	int64_t merge = gguf_conf_int(c, "spatial_merge_size", 1);
@@ -646,7 +646,7 @@ const struct projector_form projector_forms[] = {
 	  .old_names = true,
 	  .token = { { "<|image_pad|>", "image_token_id" } },
 	  .vision = put_qwen2_5 },
-	{ .type = "qwen2.5o", /* Qwen2.5-Omni, beside a tower for sounds */
+	{ .type = "qwen2.5o", /* Qwen2.5-Omni, with a tower for sounds */
 	  .of = { { "qwen2vl", "qwen2_5_vl", NULL } },
 	  .block = "model.visual.blocks.",
 	  .top = qwen2_5_top,

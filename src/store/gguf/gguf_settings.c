@@ -54,7 +54,7 @@ static void put_stop(int32_t *id, int *n, int32_t stop)
 		id[(*n)++] = stop;
 }
 
-/* Texts that end an answer elsewhere and not beside those of gpt-oss and Gemma 4. */
+/* Texts that end an answer elsewhere, and not with those of gpt-oss and Gemma 4. */
 static bool goes_on(const struct gguf_vocab *v, const char *text)
 {
 	if (!strcmp(text, "<|end|>"))
@@ -138,7 +138,8 @@ static void put_template(struct buf *out, const char *name, size_t n, struct ggu
 	buf_putc(out, '}');
 }
 
-/* The default template, and as Hugging Face's list those that have names, whether or not tokenizer.chat_templates lists them. */
+/* The default template, and as Hugging Face's list those that have names, whether or not tokenizer.chat_templates lists
+ * them. */
 static void put_templates(struct gguf_conf *c)
 {
 	static const char own[] = "tokenizer.chat_template", prefix[] = "tokenizer.chat_template.";

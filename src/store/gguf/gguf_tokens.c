@@ -346,7 +346,7 @@ static void put_unigram(struct writer *w)
 	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
 	put_charsmap(w);
 	if (key_bool(w, "tokenizer.ggml.remove_extra_whitespaces", false))
-		/* Of spaces alone: ends of lines that the charsmap leaves are text. */
+		/* Spaces only: ends of lines that the charsmap leaves are text. */
 		buf_puts(
 			w->out,
 			"{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<![\\\\s\\\\S]) +| +(?![\\\\s\\\\S])\"},\"content\":\"\"},"

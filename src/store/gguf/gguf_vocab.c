@@ -52,8 +52,9 @@ static int read_scores(struct gguf_vocab *v, struct err *err)
 	for (size_t i = 0; i < v->n && !code; i++) {
 		code = gguf_float(v->g, a, i, &score, err);
 		if (!code && !isfinite(score))
-			code = err_set(err, E_FORMAT, "%s: key tokenizer.ggml.scores: token %zu: is no finite number",
-			               v->g->path, i);
+			code = err_set(err, E_FORMAT,
+			               "%s: key tokenizer.ggml.scores: token %zu: must be a finite number", v->g->path,
+			               i);
 		v->score[i] = code ? 0 : (float)score;
 	}
 	return code;

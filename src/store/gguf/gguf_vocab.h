@@ -23,7 +23,7 @@ int gguf_vocab_read(struct gguf_vocab *v, const struct gguf_model *m, struct err
 void gguf_vocab_free(struct gguf_vocab *v);
 /* The id of the token whose bytes are p[0..n), or -1. */
 int32_t gguf_vocab_find(const struct gguf_vocab *v, const char *p, size_t n);
-/* The id under tokenizer.ggml.KEY: *out, -1 when it is missing.  E_FORMAT when it is no token. */
+/* The id under tokenizer.ggml.KEY: *out, -1 when it is missing.  E_FORMAT when it is not a token. */
 int gguf_vocab_id(const struct gguf_vocab *v, const char *key, int32_t *out, struct err *err);
 
 /* Whether p[0..n) is one of Gemma 4's marks of channels and tools: special tokens, which files of its kind ("gemma4") have as

@@ -276,7 +276,7 @@ static int shards_of_index(struct folder *f, const struct json *index, const cha
 }
 
 /* Files that `hf download` has begun and not ended: in the folder, where it notes those of a folder of one's own, and
- * beside the snapshots of its cache. */
+ * next to the snapshots of its cache. */
 static int unfinished(const struct folder *f)
 {
 	static const char *const where[] = { "", "/.cache/huggingface/download", "/../../blobs" };
