@@ -1,4 +1,4 @@
-/* folder_families.c - metadata of a GGUF file from config.json, of families beside the plain ones; see folder_keys.c. */
+/* folder_families.c - metadata of a GGUF file from config.json, of families other than the plain ones; see folder_keys.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -389,7 +389,7 @@ static void put_sections(struct making *m, int32_t t, int32_t h, int32_t w)
 		int64_t v;
 
 		if (json_to_int(json_at(from, i), &v) || v < 0 || v > INT32_MAX)
-			making_fail(m, E_FORMAT, "mrope_section: element %zu is no number of frequencies", i);
+			making_fail(m, E_FORMAT, "mrope_section: element %zu is not a number of frequencies", i);
 		else
 			section[i] = (int32_t)v;
 	}

@@ -105,7 +105,7 @@ static void key_kda_layers(struct making *m, const struct json *of)
 		return;
 	for (size_t i = 0; i < json_len(full) && !m->code; i++)
 		if (json_to_int(json_at(full, i), &at) || at < base || at - base >= m->blocks)
-			making_fail(m, E_FORMAT, "linear_attn_config.full_attn_layers: element %zu is no layer", i);
+			making_fail(m, E_FORMAT, "linear_attn_config.full_attn_layers: element %zu is not a layer", i);
 		else
 			heads[at - base] = 1;
 	key_ints(m, ".attention.head_count_kv", heads);

@@ -155,7 +155,7 @@ static void add_halves(struct making *m, const struct tensor *t, int64_t block, 
 	char name[MAKING_NAME_BYTES];
 
 	if (has_axes(m, t, 2 + stack) && rows % 2)
-		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are no gate and up", t->name, rows);
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are not gate and up", t->name, rows);
 	for (int i = 0; i < 2; i++)
 		add_steps(m, t, block, shared_name(m, p->to[i], name, sizeof name), stack,
 		          &(struct steps){ runs, rows / 2, cols, i * (rows / 2) * cols, rows * cols, cols, 1 });
@@ -169,7 +169,7 @@ static void add_biases(struct making *m, const struct tensor *t, int64_t block, 
 	int n = p->to[1] ? 2 : 1;
 
 	if (has_axes(m, t, 2) && t->dim[1] % n)
-		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " biases are no gate and up", t->name, t->dim[1]);
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " biases are not gate and up", t->name, t->dim[1]);
 	for (int i = 0; i < n; i++)
 		add_steps(m, t, block, p->to[i], false,
 		          &(struct steps){ 1, t->dim[0], t->dim[1] / n, i, 0, t->dim[1], n });
@@ -183,7 +183,7 @@ static void add_across(struct making *m, const struct tensor *t, int64_t block, 
 	if (!has_axes(m, t, 3))
 		return;
 	if (t->dim[2] % n)
-		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are no gate and up", t->name, t->dim[2]);
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows are not gate and up", t->name, t->dim[2]);
 	for (int i = 0; i < n; i++)
 		add_steps(
 			m, t, block, p->to[i], true,
@@ -200,10 +200,10 @@ static const struct tensor *scales_of(struct making *m, const struct tensor *t)
 	snprintf(name, sizeof name, "%.*sscales", stem, t->name);
 	s = store_find(m->st, name);
 	if (!s)
-		making_fail(m, E_MISSING, "tensor %s: missing, beside %s", name, t->name);
+		making_fail(m, E_MISSING, "tensor %s: missing, with %s present", name, t->name);
 	else if (t->type != DT_U8 || s->type != DT_U8 || s->n_dim != 3 || t->dim[3] != 16 ||
 	         memcmp(s->dim, t->dim, 3 * sizeof *s->dim) != 0)
-		making_fail(m, E_FORMAT, "tensors %s and %s: are no codes and scales of mxfp4", t->name, name);
+		making_fail(m, E_FORMAT, "tensors %s and %s: are not codes and scales of mxfp4", t->name, name);
 	else
 		m->code = store_data(m->st, s, m->err);
 	return m->code ? NULL : s;
@@ -251,7 +251,7 @@ static void pass_scales(struct making *m, const struct tensor *t, int64_t block,
 
 	snprintf(name, sizeof name, "%.*sblocks", (int)(strlen(t->name) - strlen("scales")), t->name);
 	if (!store_find(m->st, name))
-		making_fail(m, E_MISSING, "tensor %s: missing, beside %s", name, t->name);
+		making_fail(m, E_MISSING, "tensor %s: missing, with %s present", name, t->name);
 }
 
 /* ---- latent attention ---- */
@@ -273,7 +273,7 @@ static void add_kv_b(struct making *m, const struct tensor *t, int64_t block, co
 
 /* ---- q, k, v and z ---- */
 
-/* Qwen3-Next's q, k, v and z stand together by key head: q, k and v of all heads, and z of all. */
+/* Qwen3-Next's q, k, v and z are together by key head: q, k and v of all heads, and z of all. */
 static void add_qkvz(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
 {
 	int64_t dk = making_int(m, "linear_key_head_dim", INT64_MIN),

@@ -197,7 +197,7 @@ static void read_merges(struct pieces *p)
 			                   text_index_find(&p->index, text.p[1], text.n[1]),
 			                   text_index_find(&p->index, both.p, both.n), (int32_t)i };
 		if (to->left < 0 || to->right < 0 || to->made < 0 || !text.n[0] || !text.n[1])
-			making_fail(p->m, E_FORMAT, "tokenizer.json: merge %zu: a half or the whole is no token", i);
+			making_fail(p->m, E_FORMAT, "tokenizer.json: merge %zu: a half or the whole is not a token", i);
 		else if (byte_of(&p->t->tok[to->left]) >= 0 || byte_of(&p->t->tok[to->right]) >= 0)
 			making_fail(p->m, E_UNSUPPORTED, "tokenizer.json: merge %zu joins tokens of bytes", i);
 	}
@@ -405,7 +405,7 @@ static void make_unigram(struct pieces *p)
 		differs(p, "spaces that begin a text are dropped");
 }
 
-/* ---- beside the list ---- */
+/* ---- besides the list ---- */
 
 static void put_scores(struct pieces *p)
 {

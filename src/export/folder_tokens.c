@@ -1,7 +1,8 @@
 /* folder_tokens.c - the tokenizer of a GGUF file from tokenizer.json, with special tokens, chat template and sampling.
  *
  * Byte-level pairs are written here; the way they cut text must have a name (gguf_pre.c).  A vocabulary by ranks, as of a
- * tekken.json or tiktoken.model, has no merges: two tokens whose texts together are a third are one, those of the lowest rank first. */
+ * tekken.json or tiktoken.model, has no merges: two tokens whose texts together are a third are one, those of the lowest rank
+ * first. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -477,10 +478,10 @@ static void put_specials(struct tokens_made *t)
 		pair_bool(&t->m->p, "tokenizer.ggml.add_eos_token", a.n[1] > 0);
 }
 
-/* ---- beside the tokenizer ---- */
+/* ---- besides the tokenizer ---- */
 
-/* The key of a template that is not the default one: what is no letter or digit of its name becomes '_', as in llama.cpp's
- * converter.  Appends it. */
+/* The key of a template that is not the default one: a character of its name that is not a letter or digit becomes '_', as in
+ * llama.cpp's converter.  Appends it. */
 static void put_template_key(struct buf *key, const char *name)
 {
 	buf_puts(key, "tokenizer.chat_template.");
@@ -621,7 +622,7 @@ static void escape(struct tokens_made *t, struct token *token)
 	free(bytes);
 }
 
-/* RWKV's: what is no letter of ASCII is escaped in the file. */
+/* RWKV's: what is not ASCII is escaped in the file. */
 static void put_longest(struct tokens_made *t)
 {
 	pair_text(&t->m->p, "tokenizer.ggml.model", "rwkv", 4);

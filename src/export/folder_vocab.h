@@ -60,7 +60,7 @@ void pieces_put(struct tokens_made *t);
 
 /* ---- normal_form.c ---- */
 
-/* How text is normalised and cut before it is made tokens, as far as GGUF files have keys for it. */
+/* How text is normalised and cut before it is made tokens, where GGUF files have keys for it. */
 struct normal_form {
 	enum mark_before {
 		MARK_NONE,
@@ -110,7 +110,7 @@ enum { PAIR_CHARS_MAX = 512 }; /* of a token's text */
 /* Sets rank[id] to the rank of the merge that gives the token where its own text is read; -1: none does.
  *
  * Returns -1, or the id of the first token that two neighbours have the text of, with no merge that joins them: scores would.
- * Tokens that are hidden or unseen are no such. */
+ * Hidden and unseen tokens do not count. */
 int64_t pair_order(struct pair_order *o, int32_t *rank);
 
 #endif

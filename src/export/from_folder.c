@@ -51,7 +51,7 @@ static const struct gguf_name *line_of(const struct gguf_name *own, const struct
 	return NULL;
 }
 
-/* The language model's part of a name, as if there were nothing beside it; NULL: a tower's. */
+/* The language model's part of a name, as if there were nothing else; NULL: a tower's. */
 static const char *text_name(const char *name, char *buf, size_t cap)
 {
 	static const char *const roots[] = { "model.language_model.", "language_model.model.", "backbone.", "model." };
@@ -292,7 +292,7 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 		m.code = err_set(err, E_UNSUPPORTED, "%s: is quantised already; take the model that it was made from",
 		                 st->dir);
 	if (strcmp(st->box.ops->name, "folder"))
-		m.code = err_set(err, E_UNSUPPORTED, "%s: is no model folder; of GGUF files name the file itself",
+		m.code = err_set(err, E_UNSUPPORTED, "%s: is not a model folder; for a GGUF file, name the file itself",
 		                 st->dir);
 	making_keys(&m);
 	for (size_t i = 0; i < st->n && !m.code; i++) {

@@ -206,7 +206,7 @@ static const int32_t *paired(struct tower_making *m, int64_t rows, const char *n
 	int32_t *row;
 
 	if (rows % m->f->heads || d % 2 || rows > INT32_MAX) {
-		fail(m, E_FORMAT, name, "its rows are no pairs of heads");
+		fail(m, E_FORMAT, name, "its rows are not pairs of heads");
 		return NULL;
 	}
 	row = arena_alloc(&m->s->g.arena, size_mul((size_t)rows, sizeof *row));
@@ -300,7 +300,7 @@ static int64_t token_id(const struct gguf_source *text, const char *token)
 	return -1;
 }
 
-/* The text's embedding of the mark that stands between rows of a picture. */
+/* The text's embedding of the mark between rows of an image. */
 static void add_break(struct tower_making *m)
 {
 	int64_t id = token_id(m->text, "[IMG_BREAK]"), width = m->f->out;

@@ -12,14 +12,14 @@
 struct source_tensor {
 	/* As the new file names and shapes it; type and data are those of the source. */
 	struct gguf_info t;
-	/* Of a tensor that lies in n_part runs (experts, heads): the matrix that each of them is; n_part 0: all of it is at
+	/* For a tensor in n_part runs (experts, heads): the matrix that each of them is; n_part 0: all of it is at
 	 * t.data. */
 	struct weight *part;
 	int n_part;
 	/* Row r is row[r] of the source (of its run), element c of it col[c]; NULL: in the same order. */
 	const int32_t *row, *col;
-	/* From one element of a row to the next, in a run of plain elements; 0: they stand side by side.  With the run's
-	 * row_bytes it says of a matrix that it lies transposed, or that others stand between its columns. */
+	/* From one element of a row to the next, in a run of plain elements; 0: they are adjacent. With the run's
+	 * row_bytes it says that a matrix is transposed, or that others are between its columns. */
 	size_t col_bytes;
 	struct item_scales *scales; /* of each run, or of all of it; NULL: there are none */
 	/* Elements are multiplied by times, then those of row r by row_times[r]; 0 and NULL: they are not. */
@@ -37,7 +37,8 @@ struct gguf_source {
 	struct source_tensor *t;
 	size_t n;
 	bool made; /* of a folder: what is not quantised becomes F32, else it stays as it is */
-	/* Of a projector: every tensor stays in its type, and most matrices have the type of this name.  NULL: a mix says which. */
+	/* For a projector: every tensor stays in its type, and most matrices have the type of this name.  NULL: a mix says
+	 * which. */
 	const char *kept;
 };
 

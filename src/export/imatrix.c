@@ -100,7 +100,7 @@ void imatrix_rename(struct imatrix *m, const char *from, const char *to)
 	qsort(m->v, (size_t)m->n, sizeof *m->v, by_name);
 }
 
-/* Refuses values that are no numbers, or negative. */
+/* Refuses values that are not numbers, or are negative. */
 static int check(const struct imatrix *m, const char *path, struct err *err)
 {
 	struct importance *it = &m->v[m->n - 1];

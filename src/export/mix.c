@@ -40,7 +40,7 @@ static bool is(const struct mix *m, const char *name)
 	return !strcmp(m->name, name);
 }
 
-/* Of n layers the first and the last eighth, and every third between. */
+/* The first and the last eighth of n layers, and every third between. */
 static bool more_bits(int i, int n)
 {
 	return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;

@@ -1,4 +1,4 @@
-/* normal_form.c - how a tokenizer.json normalises and cuts text, as far as GGUF files have keys for it; see folder_vocab.h.
+/* normal_form.c - how a tokenizer.json normalises and cuts text, where GGUF files have keys for it; see folder_vocab.h.
  *
  * Steps of the normalizer in their order, each of them or none:
  *

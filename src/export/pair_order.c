@@ -104,7 +104,7 @@ static const struct pair_merge *merge_of(const struct reading *r, int32_t left, 
 
 /* ---- a token's own text ---- */
 
-/* Its characters as symbols; a character that is no token is one that nothing is joined with. */
+/* Its characters as symbols; a character that is not a token is one that nothing is joined with. */
 static bool first_symbols(struct reading *r, const struct token *t)
 {
 	uint32_t cp;

@@ -260,7 +260,7 @@ static int write_document(const struct plan *p, const char *dir, const char *nam
 	return rc;
 }
 
-/* Chat templates with names, beside the default one. */
+/* Chat templates with names, besides the default one. */
 static int write_templates(const struct plan *p, const char *dir, struct err *err)
 {
 	static const char folder[] = "additional_chat_templates";

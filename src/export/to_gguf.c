@@ -180,7 +180,7 @@ static void weigh(struct plan *p, struct item *it, const struct source_tensor *f
 	} else if ((int64_t)im->stack * im->cols == cols) {
 		it->importance = im->v;
 	}
-	if (it->importance && from->col && !theirs) { /* a folder's own order; such a matrix is no stack */
+	if (it->importance && from->col && !theirs) { /* a folder's own order; such a matrix is not a stack */
 		float *ordered = arena_alloc(&p->arena, size_mul((size_t)cols, sizeof *ordered));
 
 		for (int64_t c = 0; c < cols; c++)

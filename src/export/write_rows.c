@@ -191,7 +191,7 @@ static int write_matrix(struct out *f, const struct item *it, struct err *err)
 		b.n = it->w.rows - b.first < most ? it->w.rows - b.first : most;
 		pool_run(f->job->pool, encode_row, &b, b.n);
 		if (b.failed >= 0)
-			rc = err_set(err, E_FORMAT, "%s: row %d has elements that are no numbers or beyond 65504",
+			rc = err_set(err, E_FORMAT, "%s: row %d has elements that are not numbers or beyond 65504",
 			             it->name, b.failed);
 		for (int k = 0; k < ITEM_STREAMS && !rc; k++)
 			if (b.out[k])

@@ -1,8 +1,8 @@
 /* write_rows.h - writes a model file of any size in bounded memory, and goes on where it was cut off.
  *
  * A file is a head, which is whole in memory, and items: bytes that are copied, or matrices whose rows are decoded, encoded
- * and written at their place, some at a time, by all threads.  While it is made it is PATH.partial, and beside it
- * PATH.partial.done says of what job it is and how many items are safely on disk; a job of the same words goes on
+ * and written at their place, some at a time, by all threads.  While it is made it is PATH.partial, and next to
+ * it PATH.partial.done says of what job it is and how many items are safely on disk; a job of the same words goes on
  * there.  PATH itself appears when all is written.  One thread at a time. */
 #ifndef EXPORT_WRITE_ROWS_H
 #define EXPORT_WRITE_ROWS_H
@@ -13,7 +13,7 @@
 
 enum { ITEM_STREAMS = 3 }; /* codes, scales, biases */
 
-/* Scales that are no part of a matrix's rows: that of element c of row r is number r / high * wide + c / broad. */
+/* Scales that are not part of a matrix's rows: that of element c of row r is number r / high * wide + c / broad. */
 struct item_scales {
 	const uint8_t *at;
 	enum dtype type;
@@ -29,8 +29,8 @@ struct item {
 	const uint8_t *bytes;
 	size_t n;
 	/* Or rows of w, each to stream i at at[i] + row * row_bytes[i].  Row r is read from row[r] of w, its element c from
-	 * col[c]; NULL: in the same order.  col_bytes: from one element of a row to the next, where they are plain and stand
-	 * apart; 0: side by side.  Elements are multiplied by times, then by row_times[r]; 0 and NULL: they are not. */
+	 * col[c]; NULL: in the same order.  col_bytes: from one element of a row to the next, where they are plain and
+	 * apart; 0: adjacent.  Elements are multiplied by times, then by row_times[r]; 0 and NULL: they are not. */
 	struct weight w;
 	const int32_t *row, *col;
 	size_t col_bytes;
@@ -42,7 +42,7 @@ struct item {
 	void (*recode)(const struct item *it, uint8_t *out, int row);
 	size_t at[ITEM_STREAMS], row_bytes[ITEM_STREAMS]; /* row_bytes 0: no such stream */
 	const void *how;                                  /* the encoder's own: a type */
-	int bits, group;                                  /* likewise */
+	int bits, group;                                  /* the encoder's own too */
 	const float *importance;                          /* [stack][cols] or NULL; rows / stack rows share one */
 	int stack;
 };

@@ -138,7 +138,7 @@ with tempfile.TemporaryDirectory() as tmp:
         ids = [run("tokenize", model, words)[1] for model in (kimi, at("kimi.gguf"))]
         check(ids[0] == ids[1] and ids[0].count(",") > 5, f"tokens of {words[:20]!r}: {ids[0][:80]}, {ids[1][:80]}")
     for what, args in {"unreached": (vocab + [b"qzjxk"], {}), "tokenizer_class Other": (vocab, {}, "Other"),
-                       "added_tokens_decoder: 7": (vocab, {"7": {"content": "x"}}), "line 1: is no base64": ([b""] + vocab, {})}.items():
+                       "added_tokens_decoder: 7": (vocab, {"7": {"content": "x"}}), "line 1: is not base64": ([b""] + vocab, {})}.items():
         tiktoken(*args)
         code, out, err = run("quantize", kimi, "--type", "Q8_0", "--out", at("x.gguf"))
         check(code == 1 and ("no name here" if what == "unreached" else what) in err, f"tiktoken.model, {what}: {code} {err}")
@@ -181,7 +181,7 @@ with tempfile.TemporaryDirectory() as tmp:
             code, out, err = run("tokenize", model, words)
             got = [int(i) for i in re.findall(r"\d+", out.split("\n")[0])]
             check(got == greedy, f"{model}: tokens of {words[:20]!r}: {got[:12]}, {greedy[:12]} {err}")
-    for line, what in (("x 'a' 1", "is no id, text and length"), ("5 'a' 1", "there twice"), ("0 'a' 1", "there twice"), ("9999 'a' 2", "its text has 1 bytes"),
+    for line, what in (("x 'a' 1", "is not an id, a text and a length"), ("5 'a' 1", "there twice"), ("0 'a' 1", "there twice"), ("9999 'a' 2", "its text has 1 bytes"),
                        ("9999 '' 0", "its text has 0 bytes"), ("9999 'a'b' 3", "is no id"), ("9999 '\\q' 1", "is no id"), ("9999 b'\\u0041' 1", "is no id"),
                        ("9999 '\\ud800' 3", "is no id"), ("9999 'a 2", "is no id"), ("99999999 'ab' 2", "is no id"), ("9999 'ab' 2", "the embedding has 2048 rows")):
         rwkv_list(lines + [line])
@@ -282,7 +282,7 @@ with tempfile.TemporaryDirectory() as tmp:
     hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per + 1, 64]}, "key heads have")
     hostile(next_, {delta + "in_proj_qkvz.weight": [2 * per, 64, 2]}, "key heads have")
     hostile(next_, {delta + "in_proj_ba.weight": [8]}, "has 1 axes, 2 are wanted")
-    hostile(granite, {layer + "shared_mlp.input_linear.weight": [7, 64]}, "7 rows are no gate and up")
+    hostile(granite, {layer + "shared_mlp.input_linear.weight": [7, 64]}, "7 rows are not gate and up")
     hostile(granite, {layer + "shared_mlp.input_linear.weight": [8]}, "has 1 axes, 2 are wanted")
     hostile(granite, {layer + "block_sparse_moe.input_linear.weight": [8, 64]}, "has 2 axes, 3 are wanted")
     hostile(granite, {layer + "block_sparse_moe.output_linear.weight": [8, 64]}, "has 2 axes, 3 are wanted")
@@ -336,9 +336,9 @@ with tempfile.TemporaryDirectory() as tmp:
     hostile(lambda c: (kimi(c), c.pop("linear_attn_config")), {}, "linear_attn_config.num_heads")
     hostile(oss, {stack + "gate_up_proj_blocks": [2, 8, 2, 16]}, "gate_up_proj_scales: missing")
     hostile(oss, {stack + "gate_up_proj_scales": [2, 8, 2]}, "gate_up_proj_blocks: missing")
-    hostile(oss, {stack + "down_proj_blocks": [2, 8, 2, 16], stack + "down_proj_scales": [2, 8, 2]}, "are no codes and scales of mxfp4")
-    hostile(oss, {stack + "gate_up_proj_bias": [2, 7]}, "7 biases are no gate and up")
-    hostile(oss, {stack + "gate_up_proj": [2, 64, 7]}, "7 rows are no gate and up")
+    hostile(oss, {stack + "down_proj_blocks": [2, 8, 2, 16], stack + "down_proj_scales": [2, 8, 2]}, "are not codes and scales of mxfp4")
+    hostile(oss, {stack + "gate_up_proj_bias": [2, 7]}, "7 biases are not gate and up")
+    hostile(oss, {stack + "gate_up_proj": [2, 64, 7]}, "7 rows are not gate and up")
     hostile(lambda c: (oss(c), c.update(layer_types=["full_attention"] * c["num_hidden_layers"])), {}, "layer_types: layer 0")
     hostile(lambda c: (oss(c), c.update(swiglu_limit=6.5)), {}, "swiglu_limit: 6.5")
     hostile(falcon, {layer + "mamba.in_proj.weight": [7, 64]}, "7 rows, gate, x, B, C and steps have 146")

@@ -166,7 +166,7 @@ with tempfile.TemporaryDirectory() as tmp:
     bare = {t: i for t, i in llama["model"]["vocab"].items() if t != "<0x41>"}
     refused("without a token <0x41>", changed(llama, vocab=bare))
     refused("no key for ignore_merges", changed(llama, ignore_merges=True))
-    refused("merge 0: a half or the whole is no token", changed(llama, merges=[["q", "zzz"]]))
+    refused("merge 0: a half or the whole is not a token", changed(llama, merges=[["q", "zzz"]]))
     refused("merge 0 is not two texts", changed(llama, merges=["qzzz"]))
     refused("joins tokens of bytes", changed(llama, vocab={**llama["model"]["vocab"], "<0x41><0x42>": 700}, merges=[["<0x41>", "<0x42>"]]))
     refused("have the same text", dict(llama, added_tokens=llama["added_tokens"] + [kit.added(701, made[1], False)]))

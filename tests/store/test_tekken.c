@@ -422,11 +422,11 @@ static void test_ranks_errors(void **state)
 		const char *text, *config, *says;
 	} bad[] = {
 		{ "", "{}", "0 lines" },
-		{ "\n", "{}", "line 1: is no base64" },
-		{ "AA==\n", "{}", "line 1: is no base64" },
-		{ "AA== \n", "{}", "line 1: is no base64" },
-		{ "AA== -1\n", "{}", "line 1: is no base64" },
-		{ "AA== 99999999999999999999\n", "{}", "line 1: is no base64" },
+		{ "\n", "{}", "line 1: is not base64" },
+		{ "AA==\n", "{}", "line 1: is not base64" },
+		{ "AA== \n", "{}", "line 1: is not base64" },
+		{ "AA== -1\n", "{}", "line 1: is not base64" },
+		{ "AA== 99999999999999999999\n", "{}", "line 1: is not base64" },
 		{ "AA== 0\nAQ== 0\n", "{}", "line 2: rank 0 is beyond the 2 lines, or there twice" },
 		{ "AA== 2\nAQ== 0", "{}", "line 1: rank 2" },
 		{ "A 0\n", "{}", "rank 0: its 1 digits" },
@@ -481,7 +481,7 @@ static void test_errors(void **state)
 		{ "{" CONFIG(
 			  "2",
 			  "0") ",\"special_tokens\":[],\"vocab\":[{\"rank\":0,\"token_bytes\":\"!\"},{\"rank\":1,\"token_bytes\":\"\"}]}",
-		  "rank 0, 1 digits, are no base64" },
+		  "rank 0, 1 digits, are not base64" },
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {

@@ -384,7 +384,7 @@ static size_t alignment_of(struct reader *r)
 	}
 	a = load_le(v->p, 4);
 	if (!a || a & (a - 1))
-		r->code = err_set(r->err, E_FORMAT, "%s: key general.alignment: %" PRIu64 " is no power of two",
+		r->code = err_set(r->err, E_FORMAT, "%s: key general.alignment: %" PRIu64 " is not a power of two",
 		                  r->g->path, a);
 	return r->code ? DEFAULT_ALIGNMENT : (size_t)a;
 }

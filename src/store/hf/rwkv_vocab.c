@@ -121,7 +121,7 @@ static int put_line(struct buf *out, const char *p, size_t n, uint8_t *seen, str
 
 	buf_reset(bytes);
 	if (id < 0 || length < 0 || first == last || !put_literal(bytes, first + 1, (size_t)(last - first - 1)))
-		return err_set(err, E_FORMAT, "is no id, text and length");
+		return err_set(err, E_FORMAT, "is not an id, a text and a length");
 	if (!length || bytes->n != (size_t)length)
 		return err_set(err, E_FORMAT, "its text has %zu bytes, its length is %" PRId64, bytes->n, length);
 	if (!id || seen[id / 8] >> id % 8 & 1)

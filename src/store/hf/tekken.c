@@ -109,7 +109,7 @@ static int read_special(struct tekken *k, struct err *err)
 		if (list && json_kind(list) == JSON_ARRAY) {
 			s.text = json_str(json_get(j, "token_str"), &s.n);
 			if (!s.text || !s.n)
-				return err_set(err, E_FORMAT, "special_tokens[%zu] token_str: is no text", i);
+				return err_set(err, E_FORMAT, "special_tokens[%zu] token_str: is not text", i);
 			if ((e = json_get_int(j, "rank", rank, &rank, err)) ||
 			    (e = json_get_bool(j, "is_control", true, &s.control, err)))
 				return err_prefix(err, "special_tokens[%zu]", i);
@@ -222,8 +222,8 @@ static int put_token(const struct tekken *k, int64_t rank, uint8_t *room, struct
 	if (len < 1)
 		return err_set(err, E_FORMAT, "vocab: token_bytes of rank %" PRId64 ", %zu digits, %s", rank, n,
 		               n > TOKEN_MAX ? "are too many" :
-		               len           ? "are no base64" :
-		                               "are no bytes");
+		               len           ? "are not base64" :
+		                               "are not bytes");
 	buf_puts(out, ",[\"");
 	for (int64_t i = 0; i < len; i++)
 		byte_text_put(out, room[i]);

@@ -85,7 +85,7 @@ static int read_ranks(struct ranks *r, const char *text, size_t n, struct err *e
 		int64_t rank;
 
 		if (take_line(&at, end, &l, &rank))
-			return err_set(err, E_FORMAT, "line %" PRId64 ": is no base64, a space and a rank", i + 1);
+			return err_set(err, E_FORMAT, "line %" PRId64 ": is not base64, a space and a rank", i + 1);
 		if (rank >= r->n || r->line[rank].digits)
 			return err_set(err, E_FORMAT,
 			               "line %" PRId64 ": rank %" PRId64 " is beyond the %" PRId64
@@ -151,7 +151,7 @@ static int put_vocab(struct buf *out, const struct ranks *r, struct err *err)
 		int64_t n = r->line[i].n > TOKEN_MAX ? -1 : base64_decode(room, r->line[i].digits, r->line[i].n, &bad);
 
 		if (n < 1)
-			code = err_set(err, E_FORMAT, "rank %" PRId64 ": its %zu digits are no base64 of a token", i,
+			code = err_set(err, E_FORMAT, "rank %" PRId64 ": its %zu digits are not base64 of a token", i,
 			               r->line[i].n);
 		buf_puts(out, i ? ",[\"" : "[\"");
 		for (int64_t k = 0; k < n; k++)
