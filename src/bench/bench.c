@@ -109,7 +109,8 @@ static int until_first(struct bench *b, int i, struct seen *seen, struct err *er
 
 	while (!rc && !seen->tokens && !seen->done) {
 		if (!engine_step(b->s.engine))
-			return err_set(err, E_LIMIT, "the engine stands still: give it more memory");
+			return err_set(err, E_LIMIT,
+			               "no request can run: give the keys and values more memory (--memory)");
 		rc = look(b, i, seen, err);
 	}
 	return rc;

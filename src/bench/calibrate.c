@@ -36,7 +36,8 @@ static int read_piece(struct engine *e, const int32_t *id, int n, struct err *er
 				rc = err_set(err, ev.err.code, "%s", ev.err.msg);
 		}
 		if (!rc && !done && !more)
-			rc = err_set(err, E_LIMIT, "the engine stands still: give it more memory");
+			rc = err_set(err, E_LIMIT,
+			             "no request can run: give the keys and values more memory (--memory)");
 	}
 	if (r)
 		request_free(r);

@@ -188,7 +188,8 @@ static int advance(struct ppl *w, struct engine *e, struct request *r, const int
 		if (!engine_step(e) && !*done) {
 			rc = look(r, done, err);
 			if (!rc && !*done)
-				rc = err_set(err, E_LIMIT, "the engine stands still: give it more memory");
+				rc = err_set(err, E_LIMIT,
+				             "no request can run: give the keys and values more memory (--memory)");
 		}
 		if (!rc)
 			rc = look(r, done, err);

@@ -55,7 +55,7 @@ const struct command commands[] = {
 		"write the logits of every position to a file",
 		"Runs token ids through the engine that serves and writes the logits of every\n"
 		"position, for comparing with other engines and for tests. How the work is cut and\n"
-		"what runs beside it changes no bit of them.\n\n",
+		"what else runs changes no bit of them.\n\n",
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --arith f32\n"
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --split 1,7,64 --alongside 3\n",
 		cmd_logits,
@@ -154,7 +154,7 @@ const struct command commands[] = {
 		"[MODEL]",
 		"measure a model on this machine; `bench serve`: a server",
 		"Computes prompts and decodes tokens through the engine that serves, and prints tokens\n"
-		"a second beside what the machine allows, measured in the same run: the least time is\n"
+		"a second next to what the machine allows, measured in the same run: the least time is\n"
 		"that of reading what a step must read, or of its arithmetic, whichever is longer.\n"
 		"`weft bench serve URL` measures a server from outside instead.\n\n",
 		"  weft bench\n"

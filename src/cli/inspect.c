@@ -134,7 +134,7 @@ static void print_plan(const struct inspection *in)
 	if (p->tables)
 		printf("      tables   %12s  %s\n", bytes_text(b, sizeof(b), (double)p->tables),
 		       p->weights < (size_t)s->weight_bytes ?
-		               "beside these: rows are read from disk" :
+		               "in addition: rows are read from disk" :
 		               "of these: rows are looked up, and may be read from disk (--tables)");
 	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), p->kept),
 	       p->kept < p->pages ? "  (--kv-bytes)" : "");

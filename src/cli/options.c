@@ -596,7 +596,7 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 	if (w->n_word && o->load.model && !two)
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->load.model, w->word[0]);
 	if (o->load.model && w->n_word == 2)
-		return err_set(err, E_ARG, "'%s' is one argument too many beside --model", w->word[1]);
+		return err_set(err, E_ARG, "unexpected argument '%s' (the model was given with --model)", w->word[1]);
 	if (o->load.model || (two && w->n_word == 1 && !o->prompt)) {
 		o->text = w->word[0]; /* run and tokenize look whether a lone word is a model */
 	} else if (w->n_word) {

@@ -61,10 +61,9 @@ static int once(struct talk *t, struct err *err)
 		talk_message_put(t, "user", text.p, text.n);
 		rc = talk_ask(t, err);
 	} else if (!rc && t->o->system) {
-		rc = err_set(
-			err, E_ARG,
-			"%s has no chat template, in which --system-prompt could stand; --chat-template FILE gives it one",
-			t->name);
+		rc = err_set(err, E_ARG,
+		             "%s has no chat template, which --system-prompt needs; --chat-template FILE gives it one",
+		             t->name);
 	} else if (!rc) {
 		/* No template: the model goes on with the text. */
 		tokens_init(&ids);

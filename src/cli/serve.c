@@ -178,7 +178,7 @@ int cmd_serve(const struct options *o)
 			         server_port(server));
 		if (!gate_is_local(o->host) && strncmp(o->host, "unix:", 5) && !o->api_key && !o->api_key_file)
 			log_warn(
-				"--host %s without --api-key: everybody who can reach this machine may use the model, see what "
+				"--host %s without --api-key: every client that can reach this machine may use the model, see what "
 				"is cached and stop requests",
 				o->host);
 		rc = server_run(server, &err);

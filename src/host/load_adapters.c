@@ -19,7 +19,7 @@ static int parse(struct loaded_adapter *a, const char *text, struct err *err)
 	if (comma && comma[1] && !strchr(comma, '/')) {
 		a->scale = strtof(comma + 1, &end);
 		if (*end || !isfinite(a->scale))
-			return err_set(err, E_ARG, "--lora %s: \"%s\" is no scale", text, comma + 1);
+			return err_set(err, E_ARG, "--lora %s: \"%s\" is not a scale", text, comma + 1);
 		a->path = xstrndup(path, (size_t)(comma - path));
 	} else {
 		a->path = xstrdup(path);
@@ -35,7 +35,7 @@ static int parse(struct loaded_adapter *a, const char *text, struct err *err)
 		a->name = xstrndup(last, dot ? (size_t)(dot - last) : strlen(last));
 	}
 	if (!*a->name || !*a->path)
-		return err_set(err, E_ARG, "--lora %s: is no NAME=PATH[,SCALE]", text);
+		return err_set(err, E_ARG, "--lora %s: must be NAME=PATH[,SCALE]", text);
 	return 0;
 }
 

@@ -154,5 +154,5 @@ void device_describe(struct buf *out, const char *indent)
 			           f->gpu ? "" : " (a processor: --device auto does not take it)");
 	}
 	if (!out->n)
-		buf_puts(out, "none beside the processor\n");
+		buf_puts(out, "only the processor\n");
 }

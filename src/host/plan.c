@@ -254,7 +254,7 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	s->drafts.n_of++;
 	if (!better)
 		return rc;
-	log_warn("drafting without the model's draft head: beside its %zu MB %s", own->model->shape.weight_bytes >> 20,
+	log_warn("drafting without the model's draft head: with its %zu MB %s", own->model->shape.weight_bytes >> 20,
 	         rc ? "nothing is left" : "experts would stay on disk");
 	drafts_drop_own(&s->drafts, s->store);
 	*p = other;

@@ -120,7 +120,8 @@ static void bind_source(struct binder *b, struct decoder *d, const struct gemma4
 	if (b->code)
 		return;
 	if (!from)
-		b->code = err_set(b->err, E_FORMAT, "%s: num_kv_shared_layers: %d leaves layer %d nobody to share with",
+		b->code = err_set(b->err, E_FORMAT,
+		                  "%s: num_kv_shared_layers: %d leaves layer %d no layer to share with",
 		                  b->st->config_path, p->shared, i);
 	else if (p->of && (from->attn.op.window != own->window || own->window == 1))
 		b->code = err_set(b->err, E_UNSUPPORTED,

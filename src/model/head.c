@@ -71,7 +71,7 @@ void head_taps(struct conf *c, struct model *m, const struct model *of, const st
 		int64_t v;
 
 		if (json_to_int(json_at(list, (size_t)i), &v) || v < 0 || v > CONF_LAYERS_MAX) {
-			conf_fail(c, E_FORMAT, "%s: entry %d is no layer's number", key, i);
+			conf_fail(c, E_FORMAT, "%s: entry %d is not a layer's number", key, i);
 			return;
 		}
 		layer[i] = (int)v - back;

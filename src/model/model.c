@@ -27,7 +27,7 @@ static const struct {
 	{ "modernbert", ENCODER },
 	{ "nomic_bert", ENCODER },
 	{ "deberta-v2", ENCODER },
-	{ "t5", "an encoder and a decoder beside it; weft serves decoders alone" },
+	{ "t5", "an encoder and a decoder; weft serves decoders alone" },
 	{ "whisper", "speech recognition; weft serves text" },
 	{ "prism_hadamard_qwen35",
 	  "its weights are in a rotated basis, which inputs would have to be turned into; PrismML's "

@@ -66,7 +66,7 @@ static void choose_row(struct decoder *d, struct conf *c, struct store *st, stru
 	check_wrapper(c, st, kind, d->m.arch);
 	p->of = plain_find(kind);
 	if (!p->of)
-		conf_fail(c, E_UNSUPPORTED, "model_type: \"%.40s\" is no text model that is known here", kind);
+		conf_fail(c, E_UNSUPPORTED, "model_type: \"%.40s\" is not a known text model", kind);
 }
 
 /* ---- config ---- */

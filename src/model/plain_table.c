@@ -22,7 +22,7 @@ static void read_upright(struct plain_plan *p, struct decoder *d, struct conf *c
 		int64_t rotates = (i + 1) % every != 0;
 
 		if (list && json_to_int(json_at(list, (size_t)i), &rotates))
-			conf_fail(c, E_FORMAT, "no_rope_layers: entry %d is no number", i);
+			conf_fail(c, E_FORMAT, "no_rope_layers: entry %d is not a number", i);
 		p->upright[i] = !rotates;
 	}
 }
@@ -342,7 +342,7 @@ static void read_step_mixtures(struct plain_plan *p, struct decoder *d, struct c
 		long at = strtol(s, &end, 10);
 
 		if (end == s || at < 0 || (*end && *end != ',')) {
-			conf_fail(c, E_FORMAT, "moe_layers_enum: \"%.40s\" is no list of layers", s);
+			conf_fail(c, E_FORMAT, "moe_layers_enum: \"%.40s\" is not a list of layers", s);
 			return;
 		}
 		if (at < d->m.shape.layers)

@@ -158,7 +158,7 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	q->eps = (float)conf_double(c, "rms_norm_eps");
 	p->ffn.act = p->moe.act = ffn_read_act(c, ACT_NONE);
 	if (!conf_bool_or(c, "attn_output_gate", true))
-		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is no model that is known");
+		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is not a known model");
 	if (!c->code && f->op.heads % f->op.heads_kv)
 		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
 		          f->op.heads, f->op.heads_kv);

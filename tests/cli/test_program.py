@@ -199,7 +199,7 @@ def test_memory():
         p = subprocess.run([weft, "run", "--memory", f"{kb}K", "-n", "1", "-p", "x"], capture_output=True, text=True)
         if not p.returncode:
             break
-    assert not p.returncode and "drafting without the model's draft head: beside its 1 MB nothing is left" in p.stderr, (kb, p.stderr)
+    assert not p.returncode and "drafting without the model's draft head: with its 1 MB nothing is left" in p.stderr, (kb, p.stderr)
     p = run("run", "--memory", f"{kb}K", "-n", "1", "-p", "x", "--draft-kind", "head", code=1)
     assert "nothing is left" in p.stderr or "least" in p.stderr, p.stderr
     assert "draft head" not in run("run", "--memory", "40M", "-n", "1", "-p", "x").stderr

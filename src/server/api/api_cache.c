@@ -150,7 +150,7 @@ static void node_prep(struct exchange *x)
 	buf_init(&t->out);
 	if (atomic_load(&x->srv->clients.apart)) {
 		problem_set(&x->problem, 403, "not_shown", NULL,
-		            "with several API keys, nobody is shown what prompts say: they may be somebody else's");
+		            "with several API keys, prompts are not shown: they may belong to another client");
 		return;
 	}
 	t->id = strtoull(x->rest.p, &end, 10);
@@ -331,7 +331,7 @@ static void pin(struct exchange *x, bool on)
 
 	r = body ? read_node(body, &spot.id, &x->problem) : E_ARG;
 	if (!r && spot.id && json_len(body) > 1)
-		r = problem_set(&x->problem, 400, "invalid_value", "node", "beside node, nothing else may stand");
+		r = problem_set(&x->problem, 400, "invalid_value", "node", "no other member is accepted with node");
 	json_free(body);
 	if (r)
 		return;

@@ -103,9 +103,8 @@ static int read_infill(struct generation *g, const char *bytes, size_t n, struct
 	    (r = field_value(g->body, "input_extra", JSON_ARRAY, &extra, p)))
 		return r;
 	if (!prefix && !suffix)
-		return problem_set(
-			p, 400, "missing_field", "input_prefix",
-			"input_prefix and input_suffix are missing: what stands before and after the answer");
+		return problem_set(p, 400, "missing_field", "input_prefix",
+		                   "input_prefix and input_suffix are missing: the text before and after the answer");
 	buf_init(&before);
 	if (!(r = put_extra(extra, &before, p))) {
 		/* The field "prompt" is the text that the user typed last. */

@@ -155,7 +155,7 @@ static void put_drafts(const struct page *p, const struct engine_stats *e)
 	describe(p, "drafted_tokens_total", "counter", "Tokens guessed ahead and computed, by drafter.");
 	for (int i = 0; i < DRAFTERS_MAX && e->drafter[i].name; i++)
 		labelled(p, "drafted_tokens_total", "drafter", e->drafter[i].name, e->drafter[i].drafted);
-	describe(p, "draft_accepted_tokens_total", "counter", "Of these, the ones that became part of an answer.");
+	describe(p, "draft_accepted_tokens_total", "counter", "Drafted tokens that became part of an answer.");
 	for (int i = 0; i < DRAFTERS_MAX && e->drafter[i].name; i++)
 		labelled(p, "draft_accepted_tokens_total", "drafter", e->drafter[i].name, e->drafter[i].accepted);
 	describe(p, "draft_rounds_total", "counter", "Runs of such tokens.");
@@ -173,11 +173,11 @@ static void put_experts(const struct page *p, const struct stream_stats *x)
 	gauge(p, "experts", "Experts of all layers.", x->experts);
 	gauge(p, "expert_bytes", "Memory of those slots.", (double)x->slots * (double)x->slot_bytes);
 	counter(p, "experts_used_total", "Experts that steps used, once for each layer and step.", x->used);
-	counter(p, "expert_hits_total", "Of these, those that were in memory, or on the way.", x->hits);
+	counter(p, "expert_hits_total", "Experts that steps used and that were in memory, or on the way.", x->hits);
 	counter(p, "expert_reads_total", "Experts read.", x->reads);
 	counter(p, "expert_read_bytes_total", "Bytes read.", x->read_bytes);
-	counter(p, "experts_ahead_total", "Of those read, those before it was known that they are used.", x->ahead);
-	counter(p, "experts_ahead_used_total", "Of these, those that then were.", x->ahead_used);
+	counter(p, "experts_ahead_total", "Experts read ahead, before it was known that they are used.", x->ahead);
+	counter(p, "experts_ahead_used_total", "Experts read ahead that were then used.", x->ahead_used);
 	counter(p, "experts_failed_total", "Experts that could not be read.", x->failed);
 	counter(p, "expert_wait_seconds_total", "Time that steps waited for the disk.", x->wait_ns / 1000000000);
 }
@@ -217,9 +217,9 @@ static void put_disk(const struct page *p, const struct disk_stats *d)
 	counter(p, "disk_failed_total", "Not written: the disk refused, or is left alone after it did.", d->failed);
 	counter(p, "disk_damaged_total", "Found wrong or unreadable, and removed.", d->damaged);
 	counter(p, "disk_vanished_total", "Gone when they were wanted.", d->vanished);
-	counter(p, "disk_evicted_total", "Files that had to go.", d->evicted);
+	counter(p, "disk_evicted_total", "Files that were evicted.", d->evicted);
 	counter(p, "disk_loads_total", "Prompts that waited for a prefix from disk.", d->loads);
-	counter(p, "disk_given_up_total", "Of these, in vain: damaged, gone or too slow.", d->given_up);
+	counter(p, "disk_given_up_total", "Waits that were given up: damaged, gone or too slow.", d->given_up);
 }
 
 static void put_engine(const struct page *p, const struct engine_stats *e)
@@ -236,14 +236,14 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	for (int i = LIMIT_NONE + 1; i < N_LIMIT; i++)
 		labelled(p, "requests_refused_total", "limit", limit[i], e->refused[i]);
 	counter(p, "requests_late_total", "Requests that their deadline ended.", e->late);
-	counter(p, "requests_yielded_total", "Of these, for another client's sake.", e->yielded);
+	counter(p, "requests_yielded_total", "Preemptions for another client.", e->yielded);
 	counter(p, "requests_resumed_total", "Times one came back with nothing to compute again.", e->resumed);
 	gauge(p, "waiting_tokens", "Tokens of the prompts that wait.", (double)e->waiting_tokens);
 	gauge(p, "prefill_tokens_per_second", "Measured rate of computing prompts; 0: not yet known.", e->prefill_rate);
 	gauge(p, "decode_step_seconds", "A step that only decodes, lately; 0: not yet known.",
 	      (double)e->decode_step_ns / 1e9);
 	gauge(p, "states", "Sequences, and their states, that there is room for.", e->slots);
-	gauge(p, "states_used", "Of these, in use.", e->running);
+	gauge(p, "states_used", "States in use.", e->running);
 	gauge(p, "parked_requests", "Preempted requests kept whole outside the pages.", e->parked);
 	gauge(p, "parked_bytes", "Bytes of theirs.", (double)e->parked_bytes);
 	gauge(p, "parked_bytes_max", "Budget of those.", (double)e->parked_bytes_max);
@@ -255,10 +255,10 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	gauge(p, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix_bytes_max);
 	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
 	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix_hits);
-	counter(p, "prefix_evicted_total", "Kept prefixes that had to go.", e->prefix_evicted);
+	counter(p, "prefix_evicted_total", "Kept prefixes that were evicted.", e->prefix_evicted);
 	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).",
 	        e->verified);
-	counter(p, "prefix_wrong_total", "Of these, the ones that differed and were dropped.", e->verify_failed);
+	counter(p, "prefix_wrong_total", "Audited prefixes that differed and were dropped.", e->verify_failed);
 	put_disk(p, &e->disk);
 	put_experts(p, &e->experts);
 	put_tables(p, &e->tables);
@@ -310,7 +310,7 @@ static void put_server(const struct page *p, const struct server *s)
 	gauge(p, "turns", "Answers that are remembered as their tokens.", turns.n);
 	gauge(p, "turn_bytes", "Bytes of those.", (double)turns.bytes);
 	gauge(p, "turn_bytes_max", "Budget of those.", (double)turns.bytes_max);
-	counter(p, "turns_evicted_total", "Of these, those that had to go.", turns.evicted);
+	counter(p, "turns_evicted_total", "Remembered answers that were evicted.", turns.evicted);
 }
 
 static void put_grammars(const struct page *p, struct grammar_store *store)
@@ -329,7 +329,7 @@ static void put_workers(const struct page *p, const struct workers_stats *w)
 	gauge(p, "prep_running", "Requests being parsed, templated and tokenised.", w->working);
 	gauge(p, "prep_waiting", "Requests that wait for it.", w->waiting);
 	gauge(p, "prep_seconds", "How long the oldest of those has been at it.", (double)w->oldest_ns / 1e9);
-	counter(p, "prep_refused_total", "Requests that were not taken, so many waiting already.", w->refused);
+	counter(p, "prep_refused_total", "Requests that were refused because too many waited.", w->refused);
 }
 
 static void put_request_success(const struct page *p, const struct engine_stats *e)

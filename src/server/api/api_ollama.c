@@ -226,7 +226,7 @@ static int check_options(const struct json *options, struct problem *p)
 	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
 		snprintf(path, sizeof path, "options.%s", beside[i]);
 		if (json_kind(json_get(options, beside[i])) != JSON_NULL)
-			return problem_set(p, 400, "unsupported_field", path, "%s is no option", path);
+			return problem_set(p, 400, "unsupported_field", path, "%s is not an option", path);
 	}
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* fim.c - fill in the middle: a prompt of what stands before and after the answer. */
+/* fim.c - fill in the middle: a prompt of what comes before and after the answer. */
 #include <string.h>
 
 #include "server/api/complete.h"

@@ -134,7 +134,7 @@ static void set_prep(struct exchange *x)
 
 	body = json_parse(x->body.p, x->body.n, 0, &err);
 	if (!body) {
-		problem_set(&x->problem, 400, "invalid_json", NULL, "the body is no JSON: %s", err.msg);
+		problem_set(&x->problem, 400, "invalid_json", NULL, "the body is not JSON: %s", err.msg);
 		return;
 	}
 	if (!read_list(body, "the body", &x->srv->served, scale, &x->problem)) {

@@ -246,7 +246,7 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 	 * call comes first. */
 	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(generation_template(g)))))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
-		                   "%s: thinking cannot be ended, for %s is no token of this model",
+		                   "%s: thinking cannot be ended, because %s is not a token of this model",
 		                   call ? c->tool_choice_field : c->budget_field, close_tag);
 	if (close < 0 && c->budget > 0 && !call && speech_thinks(generation_template(g)))
 		warnings_add(&g->params.warnings.ignored, NULL, c->budget_field);

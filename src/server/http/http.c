@@ -282,7 +282,7 @@ static enum http_status frame(struct http *h)
 		}
 	}
 	if (h->chunked && h->length >= 0)
-		return refuse(h, 400, "Content-Length beside Transfer-Encoding");
+		return refuse(h, 400, "Content-Length with Transfer-Encoding");
 	if (h->chunked && h->minor == 0)
 		return refuse(h, 400, "Transfer-Encoding in HTTP/1.0");
 	if (h->minor == 1 && !hosts)

@@ -295,7 +295,7 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 		return problem_set(p, 503, "overloaded", at, "no memory for an image of %zu bytes of base64", n64);
 	len = base64_decode(bytes, base64, n64, &bad);
 	r = len > 0 ? read_file(im, bytes, (size_t)len, at, text, p) :
-	              problem_set(p, 400, "invalid_value", at, "%s is no base64 at character %zu", at, bad);
+	              problem_set(p, 400, "invalid_value", at, "%s is not base64 at character %zu", at, bad);
 	free(bytes);
 	return r;
 }
