@@ -10,9 +10,11 @@
 static const char about_model[] =
 	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"
 	"name like Qwen/Qwen3.5-4B (or org/name:Q4_K_M) that is in the Hugging Face cache on\n"
-	"disk (`weft pull NAME` fetches it).\n"
-	"Left out, it is the folder that the environment variable WEFT_MODEL names, or else\n"
-	"the small model that comes with the program.";
+	"disk (`weft pull NAME` fetches it).
+"
+	"Default: the environment variable WEFT_MODEL, else the small model that comes with
+"
+	"the program.";
 
 const struct command commands[] = {
 	{
@@ -21,9 +23,9 @@ const struct command commands[] = {
 		"[MODEL]",
 		"serve a model over HTTP with the OpenAI API",
 		"Loads a model and answers clients of the OpenAI API (chat completions, completions,\n"
-		"responses) and of Anthropic's (messages), streaming or not. Requests run together,\n"
-		"and none changes the answer of another. A browser gets a page to chat and to watch\n"
-		"the engine. Ctrl-C or SIGTERM ends it.\n\n",
+		"responses) and of Anthropic's (messages), streaming or not. Requests are batched;\n"
+		"batching never changes an answer. A browser gets a page to chat and to watch the\n"
+		"engine. Ctrl-C or SIGTERM ends it.\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
 		"  weft serve --host unix:/run/weft.sock --cors-origin https://example.org\n"
@@ -36,12 +38,12 @@ const struct command commands[] = {
 		"[MODEL] ['QUESTION']",
 		"answer once, or hold a conversation in the terminal",
 		"With a question, or with standard input from a pipe or file, prints one answer on\n"
-		"standard output, and statistics on standard error; what is piped in follows the\n"
-		"question. Without, a conversation: Ctrl-C stops the answer, Ctrl-D ends. /help there\n"
-		"lists what else can be typed. A lone argument is QUESTION when it has a blank in it\n"
-		"and names no model.\n\n"
-		"With --url a server answers, this one or another with the OpenAI API; nothing is\n"
-		"loaded here, and MODEL is the server's name for one (left out, its first).\n\n",
+		"standard output, and statistics on standard error; piped input follows the question.\n"
+		"Otherwise starts a conversation: Ctrl-C stops the answer, Ctrl-D ends, /help lists\n"
+		"commands. A single argument is QUESTION if it contains a blank and names no model;\n"
+		"use -p for a question of one word.\n\n"
+		"With --url a server answers, this one or another with the OpenAI API; no model is\n"
+		"loaded here, and MODEL is the server's name for it (default: its first).\n\n",
 		"  weft run\n"
 		"  weft run 'What is the capital of Peru?' --temp 0\n"
 		"  weft run --url http://127.0.0.1:8080\n"
@@ -53,9 +55,9 @@ const struct command commands[] = {
 		CMD_LOGITS,
 		"[MODEL] --ids FILE --out FILE",
 		"write the logits of every position to a file",
-		"Runs token ids through the engine that serves and writes the logits of every\n"
-		"position, for comparing with other engines and for tests. How the work is cut and\n"
-		"what else runs changes no bit of them.\n\n",
+		"Runs token ids through the serving engine and writes the logits of every position,\n"
+		"for comparing with other engines and for tests. They do not depend on how the work is\n"
+		"cut or on what else runs, to the bit.\n\n",
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --arith f32\n"
 		"  weft logits MODEL --ids ids.json --out logits.safetensors --split 1,7,64 --alongside 3\n",
 		cmd_logits,
@@ -77,8 +79,8 @@ const struct command commands[] = {
 		CMD_TOKENIZE,
 		"[MODEL] [TEXT]",
 		"turn text into token ids",
-		"Prints the ids of TEXT, or of standard input, as a JSON array. A lone argument is\n"
-		"MODEL when it is a folder or a cached name, and TEXT otherwise.\n\n",
+		"Prints the ids of TEXT, or of standard input, as a JSON array. A single argument is\n"
+		"MODEL if it is a folder or a cached name, and TEXT otherwise.\n\n",
 		"  weft tokenize 'Hello, world'\n"
 		"  weft tokenize Qwen/Qwen3.5-4B --pieces < README.md\n",
 		cmd_tokenize,
@@ -104,8 +106,8 @@ const struct command commands[] = {
 		"write a model in fewer bits",
 		"Writes the model's matrices in another number format. A GGUF type or mix makes a GGUF\n"
 		"file of a GGUF file (F32, F16, BF16 or Q8_0); affine2 to affine8 and mxfp4 make a folder\n"
-		"as mlx-lm writes it, of a folder or GGUF file. Memory stays small whatever the size. What\n"
-		"is made has another name until it is whole; cut off, the same command goes on where it was.\n\n",
+		"as mlx-lm writes it, of a folder or GGUF file. Memory stays small whatever the size. The\n"
+		"output is PATH.partial until it is complete; if interrupted, the same command continues.\n\n",
 		"  weft quantize model-BF16.gguf --type Q4_K_M --out model-Q4_K_M.gguf --imatrix imatrix.gguf\n"
 		"  weft quantize Qwen/Qwen3.5-4B --type affine4 --out Qwen3.5-4B-4bit --text book.txt\n",
 		cmd_quantize,
@@ -153,9 +155,9 @@ const struct command commands[] = {
 		CMD_BENCH,
 		"[MODEL]",
 		"measure a model on this machine; `bench serve`: a server",
-		"Computes prompts and decodes tokens through the engine that serves, and prints tokens\n"
-		"a second next to what the machine allows, measured in the same run: the least time is\n"
-		"that of reading what a step must read, or of its arithmetic, whichever is longer.\n"
+		"Computes prompts and decodes tokens through the serving engine, and prints tokens a\n"
+		"second and the share of what the machine allows, measured in the same run: a step takes\n"
+		"at least the time to read its data or to do its arithmetic, whichever is longer.\n"
 		"`weft bench serve URL` measures a server from outside instead.\n\n",
 		"  weft bench\n"
 		"  weft bench ~/models/Qwen3.5-4B-4bit -p 512,2048 -n 64 --depth 0,4096 --batch 1,8\n"
@@ -170,7 +172,7 @@ const struct command commands[] = {
 		"Sends requests to a server with the OpenAI API (this one or another) at random times\n"
 		"that do not wait for answers, and prints percentiles of what its clients see: time to\n"
 		"the first token, between pieces of a stream, of the whole answer. --model is the name\n"
-		"of the model in the API; left out, none is sent.",
+		"of the model in the API (default: none is sent).",
 		"  weft bench serve http://127.0.0.1:8080 --rate 4 --requests 200\n"
 		"  weft bench serve http://127.0.0.1:8000/v1 --model Qwen/Qwen3.5-4B --prefixes 4 --abort 0.1 --json\n",
 		cmd_bench_serve,
@@ -208,12 +210,12 @@ int cli_fail(const char *command, const struct err *err)
 static void help(void)
 {
 	printf("usage: weft COMMAND [options] [MODEL]\n\n"
-	       "weft runs hybrid language models (attention and recurrent layers) on the CPU.\n\n"
+	       "weft runs hybrid language models (attention and recurrent layers) on CPUs and GPUs.\n\n"
 	       "Commands:\n");
 	for (const struct command *c = commands; c->name; c++)
 		printf("  %-12s %s\n", c->name, c->what);
 	printf("\n%s\n\n"
-	       "`weft COMMAND --help` shows the options that people need most, `weft COMMAND --help all`\n"
+	       "`weft COMMAND --help` shows the most useful options, `weft COMMAND --help all`\n"
 	       "every one; `weft --version` names the version.\n",
 	       about_model);
 }
