@@ -170,7 +170,7 @@ struct dfa *lexeme_length(struct dfa_pool *p, const struct dfa *of, int64_t min,
 
 	if (!of)
 		return NULL;
-	if (of->n && (min >= of->n || max >= of->n) && dfa_finite(p, of)) { /* no word has so many characters */
+	if (of->n && (min >= of->n || max >= of->n) && dfa_finite(p, of)) { /* no word has this many characters */
 		if (min >= of->n)
 			return dfa_minus(p, of, of);
 		if (!min)
