@@ -10,10 +10,8 @@
 static const char about_model[] =
 	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"
 	"name like Qwen/Qwen3.5-4B (or org/name:Q4_K_M) that is in the Hugging Face cache on\n"
-	"disk (`weft pull NAME` fetches it).
-"
-	"Default: the environment variable WEFT_MODEL, else the small model that comes with
-"
+	"disk (`weft pull NAME` fetches it).\n"
+	"Default: the environment variable WEFT_MODEL, else the small model that comes with\n"
 	"the program.";
 
 const struct command commands[] = {
