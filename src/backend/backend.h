@@ -1,4 +1,4 @@
-/* backend.h - where numbers live and who computes.
+/* backend.h - where numbers are and what computes with them.
  *
  * The seam is one operation over all rows of one step: some ten calls per
  * layer, plain pointers and structs, no graph, no tensor class.  forward()
@@ -35,12 +35,12 @@ enum { KV_GROUPS = 4 }; /* most groups of layers whose keys and values are cache
 /* One sequence in one step, as caches and operations see it. */
 struct span {
 	int slot;    /* the sequence's place in every cache's tables */
-	int pos;     /* where every cache stands before the step */
+	int pos;     /* the position of every cache before the step */
 	int n;       /* positions written by this step: pos and on */
 	int n_draft; /* tentative rows at the tail, which may be taken back; < n */
 };
 
-/* Where the outputs of a layer go beside the layer after it: row i of the pass to out + i * ld, as many floats as the
+/* Where the outputs of a layer go besides the layer after it: row i of the pass to out + i * ld, as many floats as the
  * residual stream has.  Backend memory. */
 struct tap {
 	int layer; /* counted from 0 */
@@ -187,8 +187,8 @@ struct kv_view {
 	const int32_t *first; /* [n_item] the first that there is: rows of pages before it are gone.  NULL: all are 0 */
 	int page_max;
 };
-/* Fills layer[layers] for pages of page_rows; returns a page's bytes.  Of a latent group the
- * values' row lies where the key's does. */
+/* Fills layer[layers] for pages of page_rows; returns a page's bytes.  In a latent group the
+ * values' row is where the key's is. */
 size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const struct kv_rows *rows, int page_rows);
 /* kv_group_lay for a group whose keys and values have one size. */
 size_t kv_layers_lay(struct kv_layer *layer, int layers, const struct kv_rows *rows, int heads, int dim, int page_rows);
@@ -361,8 +361,8 @@ enum moe_route {
 	ROUTE_SOFTMAX, /* softmax over all experts, of which the top_k largest are taken */
 	ROUTE_TOP,     /* the top_k largest logits are taken, then softmax over these */
 	ROUTE_SIGMOID, /* a sigmoid of each, of which the top_k largest are taken */
-	/* Two rounds, top_k is 2: the largest logit m is taken, then, without it, the largest of the others.  Its weight is that of
-	 * a softmax over those of the round that are near it: (m - l) / max(|l|, m) is at most jitter. */
+	/* Two rounds, top_k is 2: the largest logit m is taken, then, without it, the largest of the others.  Its weight is
+	 * that of a softmax over those of the round that are near it: (m - l) / max(|l|, m) is at most jitter. */
 	ROUTE_ROUNDS,
 };
 
@@ -392,7 +392,7 @@ struct moe {
 	                           * where the weights say */
 };
 
-/* How placed matrices are packed: in one thread, any, which others may compute beside. */
+/* How placed matrices are packed: in any one thread, while others may compute. */
 struct pack_opts {
 	enum arith arith; /* of the passes that read them */
 	bool huge_rows;   /* what is not packed goes to huge pages */
@@ -445,7 +445,7 @@ struct backend_ops {
 
 	void *(*alloc)(struct backend *, size_t bytes); /* zeroed, 64-byte aligned, touched lazily; NULL: refused */
 	void (*free)(struct backend *, void *, size_t bytes);
-	/* Optional: what is there is not needed any longer and may be lost; its memory, as far as the system can
+	/* Optional: what is there is not needed any longer and may be lost; its memory, where the system can
 	 * take it back, is free for others until it is written again. */
 	void (*discard)(struct backend *, void *, size_t bytes);
 	void (*write)(struct backend *, void *far, const void *near, size_t);
@@ -475,33 +475,33 @@ struct backend_ops {
 	size_t (*stream_shrink)(struct backend *, size_t bytes);
 	void (*stream_stats)(const struct backend *, struct stream_stats *);
 	/* Optional; NULL: all tables are in memory.  Makes embed read its rows of these n placed matrices from disk, also for a
-	 * model that shares them; no other operation may be given them.  Called once, before the first pass.  The bits of passes
-	 * are the same.  E_UNSUPPORTED: a table lies in no file; E_IO, E_MISSING, E_FULL. */
+	 * model that shares them; no other operation may be given them.  Called once, before the first pass.  The bits of
+	 * passes are the same.  E_UNSUPPORTED: a table lies in no file; E_IO, E_MISSING, E_FULL. */
 	int (*stream_rows)(struct backend *, const struct weight *const *table, int n, const struct rows_opts *,
 	                   struct err *);
 	void (*row_stats)(const struct backend *, struct row_stats *); /* required where stream_rows is */
 
 	/* Optional, both or none; NULL: every operation of backend.h is there for everything.  Between the two, passes compute
-	 * nothing: their operations bring over what they name and compile what they need, and the first that the backend cannot
-	 * compute is told by rehearsed.  A model rehearses when it is opened, with a step of the most rows, so that it is refused
+	 * nothing: their operations bring over what they name and compile what they need, and rehearsed reports the first that
+	 * the backend cannot compute.  A model rehearses when it is opened, with a step of the most rows, so that it is refused
 	 * then, and not in the middle of an answer.  Tables of the views are not read.
 	 * rehearsed: 0; E_UNSUPPORTED, with the operation and why; E_FULL: what it names does not fit; E_DEVICE. */
 	void (*rehearse)(struct backend *);
 	int (*rehearsed)(struct backend *, struct err *);
 
-	/* Optional; NULL: operations read the host's.  Called once per pass, by pass_begin, when all host tables that the pass names
-	 * are final: tok, pos, item, span, row, logit_row, brought, rope_pos, see, adapter, grid, pick, and those of the views kv and
-	 * state (page, first; owed, still, keep).  The backend may bring them over; they stay as they are until end.  Operations
-	 * name views and tables by the same host addresses. */
+	/* Optional; NULL: operations read the host's.  Called once per pass, by pass_begin, when all host tables that the pass
+	 * names are final: tok, pos, item, span, row, logit_row, brought, rope_pos, see, adapter, grid, pick, and those of the
+	 * views kv and state (page, first; owed, still, keep).  The backend may bring them over; they stay as they are until
+	 * end. Operations name views and tables by the same host addresses. */
 	int (*begin)(struct pass *);
-	/* Optional; NULL: operations are done when they return, and cannot fail.  Called once for each begin, by pass_end: waits for
-	 * the pass's operations.  begin and end return 0 or E_DEVICE, with the message in backend.failed. */
+	/* Optional; NULL: operations are done when they return, and cannot fail.  Called once for each begin, by pass_end:
+	 * waits for the pass's operations.  begin and end return 0 or E_DEVICE, with the message in backend.failed. */
 	int (*end)(struct pass *);
 
 	/* Rows are n rows of `cols` floats, one after the other, unless said. */
 	/* Rows that bring their own vectors get the table's row 0. */
 	void (*embed)(struct pass *, float *out, const struct weight *table);
-	/* Of rows that bring their own vectors: level 0 writes their embedding to x[row], level l adds what follows
+	/* For rows that bring their own vectors: level 0 writes their embedding to x[row], level l adds what follows
 	 * after layer l - 1.  Others are left as they are. */
 	void (*bring)(struct pass *, float *x, int cols, int level);
 	void (*norm)(struct pass *, float *out, const float *in, int n, int cols, const float *gain, float eps);
@@ -542,7 +542,7 @@ struct backend_ops {
 	 * places (pass, grid), and n is the pass's rows then.  out may be in where the dims are equal. */
 	void (*heads)(struct pass *, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
 	              const struct grid_rope *);
-	/* x = act(x) * y, for products that something stands between */
+	/* x = act(x) * y, for products with something between them */
 	void (*gate)(struct pass *, float *x, const float *y, int n, int cols, const struct activation *act);
 	/* x = min(max(x * gain + shift, low), high); gain and shift are of columns, NULL: 1 and 0 */
 	void (*affine)(struct pass *, float *x, int n, int cols, const float *gain, const float *shift, float low,
@@ -571,8 +571,8 @@ struct observer {
 
 struct backend {
 	const struct backend_ops *ops;
-	/* Names what the bits of results depend on, beside the model and the input: two backends of one arithmetic give the same
-	 * bits.  "plain" are the orders of format.h without a dot product of bf16, which every device can follow. */
+	/* Names what the bits of results depend on, besides the model and the input: two backends of one arithmetic give the
+	 * same bits.  "plain" are the orders of format.h without a dot product of bf16, which every device can follow. */
 	const char *arithmetic;
 	/* Names the order of numbers in the backend's memory, of states above all: two backends of one order read each other's
 	 * snapshots. */
@@ -589,15 +589,15 @@ struct backend {
 	struct profile *profile;         /* NULL: nothing is counted; see backend/profile.h */
 };
 
-/* backend/cpu: threads counts the caller's.  Never fails but by an empty heap.  All operations at one level, or each at
+/* backend/cpu: threads counts the caller's.  Fails only for lack of memory.  All operations at one level, or each at
  * the level chosen for it. */
 struct backend *backend_cpu_open(int threads, enum cpu_level level);
 struct choices; /* quant/choices.h */
 struct backend *backend_cpu_open_chosen(int threads, const struct choices *choices);
-/* Memory that its operations come to hold for themselves, beside passes' work memory, in steps of n rows of `cols`:
+/* Memory that its operations come to hold for themselves, besides passes' work memory, in steps of n rows of `cols`:
  * that of the mixture that takes most.  For plans. */
 size_t backend_cpu_own_bytes(struct moe *const *mix, int n_mix, int n, int cols);
-/* Of a backend that backend_cpu_open made: its levels, and how often its threads were waited for since then. */
+/* For a backend that backend_cpu_open made: its levels, and how often its threads were waited for since then. */
 const struct choices *backend_cpu_choices(const struct backend *be);
 uint64_t backend_cpu_joins(const struct backend *be);
 

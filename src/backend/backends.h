@@ -1,4 +1,4 @@
-/* backends.h - the backends that there are, by name: the processor, and devices that compute beside it (docs/gpu.md).
+/* backends.h - the backends that there are, by name: the processor, and devices (docs/gpu.md).
  *
  * A name is "cpu", or a kind of device and its number, "cuda:0", "opencl:1"; without a number it is 0. */
 #ifndef BACKEND_BACKENDS_H
@@ -17,8 +17,8 @@ struct backend_opts {
 	const struct choices *cpu; /* levels of the CPU backend */
 };
 
-/* E_ARG: no such name.  E_MISSING: no such device, or the library of its driver is not there.  E_UNSUPPORTED: the device lacks what
- * kernels need, or computes something else than the processor does (self_test.h), and the message says what. */
+/* E_ARG: no such name.  E_MISSING: no such device, or the library of its driver is not there.  E_UNSUPPORTED: the device lacks
+ * what kernels need, or computes something else than the processor does (self_test.h), and the message says what. */
 int backends_open(struct backend **, const char *name, const struct backend_opts *, struct err *);
 
 /* A device, whether it can be used or not. */
@@ -30,8 +30,8 @@ struct backend_found {
 	bool gpu;       /* and not a processor that OpenCL shows as a device */
 	struct err why; /* code 0: it can be used */
 };
-/* The devices of all kinds; returns how many, at most `most`.  A kind without a device has none of them; one whose library is not
- * there has one, with `why`.  Opens and closes every device, which takes some 100 ms. */
+/* The devices of all kinds; returns how many, at most `most`.  A kind without a device has none of them; one whose library is
+ * not there has one, with `why`.  Opens and closes every device, which takes some 100 ms. */
 int backends_find(struct backend_found *, int most);
 
 #endif

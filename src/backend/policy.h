@@ -26,9 +26,9 @@ struct policy {
 /* experts[layers]: of each layer. */
 void policy_init(struct policy *p, const int *experts, int layers, double half);
 void policy_fini(struct policy *p);
-/* The layer is computed now ... */
+/* The layer is computed now. */
 void policy_visit(struct policy *p, int layer);
-/* ... and uses this expert; once for each that it uses, whatever the number of rows. */
+/* The layer uses this expert: once for each that it uses, whatever the number of rows. */
 void policy_use(struct policy *p, int layer, int expert);
 /* Its uses, faded up to now. */
 double policy_count(const struct policy *p, int layer, int expert);
@@ -38,7 +38,7 @@ static inline int policy_distance(const struct policy *p, int layer)
 	return (layer - p->now - 1 + p->layers) % p->layers;
 }
 
-/* Of two experts with these counts: does the first go? */
+/* Is the first of two experts with these counts evicted? */
 static inline bool policy_before(const struct policy *p, int layer, double count, int layer2, double count2)
 {
 	return count != count2 ? count < count2 : policy_distance(p, layer) > policy_distance(p, layer2);

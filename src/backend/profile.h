@@ -6,8 +6,8 @@
  *
  * Bytes are those that no cache can spare a step: weights once for a call, keys
  * and values that its rows see once for each item, recurrent state read and
- * written.  Activations are not counted.  Of experts those are counted that the
- * rows chose. */
+ * written.  Activations are not counted.  Only experts that the rows chose are
+ * counted. */
 #ifndef BACKEND_PROFILE_H
 #define BACKEND_PROFILE_H
 

@@ -71,7 +71,7 @@ static int put_lay(void *arg, int i, const struct slab_lay *lay, const struct mo
 	return 0;
 }
 
-/* Of the checkpoint and of the layout.  The number in `what` goes up whenever a packed form changes. */
+/* A digest of the checkpoint and of the layout.  The number in `what` goes up whenever a packed form changes. */
 static struct digest key_of(const struct digest *checkpoint, const struct slab_list *list)
 {
 	static const char what[] = "weft, packed experts, 2";

@@ -147,7 +147,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 	return rc;
 }
 
-/* The clock of a run, and what it counts beside. */
+/* The clock of a run, and what else it counts. */
 struct took {
 	struct stream_stats experts;
 	struct row_stats tables;

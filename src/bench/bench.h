@@ -41,7 +41,7 @@ struct bench_row {
 		int slots, of;
 		double seconds, used, hits, reads, bytes, wait, ahead, ahead_used, disk;
 	} experts;
-	struct bench_tables { /* on disk, likewise */
+	struct bench_tables { /* on disk too */
 		int tables;
 		double seconds, bytes, wait;
 	} tables;

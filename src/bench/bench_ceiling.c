@@ -109,7 +109,7 @@ static double peak_rate(struct pool *pool, quant_peak_fn *peak)
 	struct probe p = { .peak = peak, .n = 16 };
 	double best = 0, s;
 
-	/* Parts of about half a millisecond: long beside a barrier. */
+	/* Parts of about half a millisecond: long compared with a barrier. */
 	do {
 		p.n *= 2;
 		s = seconds(pool, peak_part, &p, threads);

@@ -1,4 +1,4 @@
-/* bench_fill.c - a context that nobody computed: random keys and values, written as
+/* bench_fill.c - a context that was not computed: random keys and values, written as
  * a model's would be.  How long the next token takes depends on how many there are,
  * not on what they say. */
 #include "bench/bench.h"

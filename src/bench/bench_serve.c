@@ -29,7 +29,7 @@ struct shot {
 	int i;
 	struct evhttp_connection *conn; /* NULL: not sent, or over */
 	struct event *leave;            /* timer of one that leaves before the first piece */
-	struct buf line;                /* of the stream, as far as it came */
+	struct buf line;                /* of the part of the stream that came */
 	int pieces;
 	int64_t t_last; /* clock of the last piece */
 	bool usage;     /* the server counted */

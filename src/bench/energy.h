@@ -21,7 +21,7 @@ struct energy {
 
 /* Finds the packages' counters below root (ENERGY_ROOT). */
 void energy_open(struct energy *e, const char *root);
-/* Remembers where the counters stand. */
+/* Remembers the values of the counters. */
 void energy_begin(struct energy *e);
 /* Joules of all packages since energy_begin; a counter may begin again once in between (every 20 minutes at 200 W).
  * Below 0: none is known. */

@@ -15,7 +15,7 @@ struct ids {
 	int n_part;
 };
 
-/* At least one id.  E_FORMAT: another value, or a number that is no id; E_IO. */
+/* At least one id.  E_FORMAT: another value, or a number that is not an id; E_IO. */
 int ids_read(struct ids *f, const char *path, struct err *err);
 /* Where a single text is wanted. */
 int ids_read_one(struct ids *f, const char *path, struct err *err);

@@ -1,7 +1,7 @@
 /* logits.c - `weft logits`: token ids in, the logits of every position out.
  *
  * Through the engine that serves, so that what is compared is what is served.
- * How the work is cut (--split), what runs beside it (--alongside), where it is
+ * How the work is cut (--split), what else runs (--alongside), where it is
  * interrupted (--resume-at) and what was computed before (--warm) may change no bit. */
 #include <limits.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void keep_row(void *arg, int pos, const float *row, int vocab)
 	w->seen[pos] = true;
 }
 
-/* Of the prompt before it: what was computed then is not computed again. */
+/* The prompt before it: what was computed then is not computed again. */
 static void keep_common_row(void *arg, int pos, const float *row, int vocab)
 {
 	const struct work *w = arg;

@@ -70,7 +70,7 @@ struct options {
 	int keep_alive;         /* seconds between comments in a quiet stream; 0: none */
 	size_t response_bytes;  /* of answers kept for /v1/responses */
 	int timeout;            /* seconds a client may take to send a request ... */
-	int stall;              /* ... and may leave an answer unread */
+	int stall;              /* whether they may leave an answer unread */
 	int idle, grace, stuck; /* seconds */
 	bool log_prompts, drop_volatile;
 	int turn_replay; /* enum turn_replay */

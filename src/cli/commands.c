@@ -230,7 +230,7 @@ static void help_command(const struct command *c, const char *topic)
 	options_help(&whole, topic);
 }
 
-/* The weft command to use in place of another program's; NULL: the word is no such command. */
+/* The weft command to use in place of another program's; NULL: the word is not such a command. */
 static const char *foreign_command(const char *word)
 {
 	static const struct {

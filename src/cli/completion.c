@@ -39,7 +39,7 @@ static bool option_follows(const struct option *op, const struct command *c)
 	return false;
 }
 
-/* The words that may follow a command's name, beside options and files: second names, and what its argument is one of. */
+/* The words that may follow a command's name, besides options and files: second names, and what its argument is one of. */
 static void put_words(const struct command *c)
 {
 	for (const struct command *d = commands; d->name; d++)

@@ -41,7 +41,7 @@ static void note_turn(struct chat *c)
 	c->turn[c->n_turn++] = c->t->messages.n;
 }
 
-/* Asks with the messages; a failed answer is no turn. */
+/* Asks with the messages; a failed answer is not a turn. */
 static void ask(struct chat *c)
 {
 	struct talk *t = c->t;

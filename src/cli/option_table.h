@@ -64,7 +64,7 @@ static inline bool option_is_of(const struct option *op, unsigned command)
 }
 /* Whether word[0..n) is one of the names in list, which blanks separate; list may be NULL. */
 bool option_named(const char *word, size_t n, const char *list);
-/* E_ARG when an option of given[n_options] cannot have an effect beside the others in o. */
+/* E_ARG when an option of given[n_options] cannot have an effect with the others in o. */
 int options_refuse_idle(const struct command *c, const struct options *o, const bool *given, struct err *err);
 
 #endif

@@ -180,7 +180,7 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 	return err_set(err, E_ARG, "--%s: '%s' is not one of %s", op->name, text, op->arg);
 }
 
-/* text NULL: the option stands on the command line, without a value. */
+/* text NULL: the option is on the command line without a value. */
 static int flag(const char *text, bool *out)
 {
 	static const char *const yes[] = { "true", "on", "yes", "1" }, *const no[] = { "false", "off", "no", "0" };
@@ -331,7 +331,7 @@ static int resolve(const struct command *c, const struct option **op, const char
 	return 0;
 }
 
-/* The weft option to use in place of another program's; NULL: the name is no such option. */
+/* The weft option to use in place of another program's; NULL: the name is not such an option. */
 static const char *foreign_option(const char *name)
 {
 	static const struct {
@@ -579,7 +579,7 @@ static void defaults(const struct command *c, struct options *o)
 	o->log_level = c->bit == CMD_SERVE ? LOG_INFO : LOG_WARN;
 }
 
-/* Applies the words that are no options. */
+/* Applies the words that are not options. */
 static int take_words(const struct command *c, const struct words *w, struct options *o, struct err *err)
 {
 	bool two = c->bit & (CMD_TOKENIZE | CMD_RUN); /* MODEL and TEXT */

@@ -1,7 +1,8 @@
 /* quantize.c - `weft quantize MODEL --type TYPE --out PATH`: a model in fewer bits.
  *
  * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file or of a folder; affineN and mxfp4 make a folder as
- * mlx-lm writes it, of anything that weft reads in 8 bits or more.  --mmproj-out writes the tower of a folder beside the former. */
+ * mlx-lm writes it, of anything that weft reads in 8 bits or more.  --mmproj-out writes the tower of a folder in addition to
+ * the former. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,7 +35,7 @@ struct remote {
 	struct curl_slist *header;
 	char *base, *socket, *model; /* base ends in /v1 */
 
-	/* Of the exchange under way. */
+	/* State of the exchange under way. */
 	struct remote_answer *a; /* NULL: the whole reply goes into line */
 	struct buf line;
 	bool too_long;

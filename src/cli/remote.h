@@ -29,7 +29,7 @@ struct remote_answer {
 };
 
 /* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->load.model the first model
- * that the server names is used.  Options are sent as far as they were given. */
+ * that the server names is used.  Only options that were given are sent. */
 int remote_open(struct remote **out, const struct options *o, struct err *err);
 void remote_close(struct remote *r);
 const char *remote_model(const struct remote *r);

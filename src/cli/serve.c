@@ -15,7 +15,7 @@
 #include "vision/tower.h"
 
 /* Writes the port to a new file and renames it, so that a waiting program never reads half; a path
- * that is no regular file, as /dev/stdout, is written directly. */
+ * that is not a regular file, as /dev/stdout, is written directly. */
 static int write_port(const char *path, int port, struct err *err)
 {
 	struct buf part;

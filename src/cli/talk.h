@@ -14,7 +14,7 @@ struct remote;
 struct talk {
 	struct options *o;      /* a copy of the command's, which /set changes */
 	struct session s;       /* not with remote */
-	struct remote *remote;  /* --url: who answers; NULL: the model of s */
+	struct remote *remote;  /* --url: the server that answers; NULL: the model of s */
 	const char *name;       /* of the model */
 	struct buf messages;    /* JSON objects, separated by commas */
 	struct talk_seen *seen; /* images of the options; NULL: there are none */
@@ -23,11 +23,11 @@ struct talk {
 	bool nothing_asked; /* the command line and standard input were empty */
 	bool err_tty, out_tty;
 
-	/* Of the answer under way. */
+	/* State of the answer under way. */
 	struct split split;
 	struct markdown markdown; /* of the answer, at a terminal */
 	struct buf thinking, answer;
-	bool line_used; /* a line of progress stands on the terminal */
+	bool line_used; /* a line of progress is on the terminal */
 	enum { SAID_NOTHING, SAID_THOUGHT, SAID_ANSWER } said;
 };
 

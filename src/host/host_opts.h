@@ -52,12 +52,12 @@ struct host_answer {
 
 struct host_opts {
 	const char *model;    /* NULL: the bundled one */
-	const char *mmproj;   /* file of a tower; "none"; NULL: the one beside the model */
+	const char *mmproj;   /* file of a tower; "none"; NULL: the one next to the model */
 	int ctx_size;         /* positions; 0: the model's own ... */
-	int ctx_default;      /* ... or this where it is less; 0: the model's */
+	int ctx_default;      /* longest sequence if the model's is longer; 0: the model's */
 	int parallel;         /* sequences at once */
 	int queue;            /* requests that may wait ... */
-	double queue_seconds; /* ... and seconds of prompts; 0: any */
+	double queue_seconds; /* seconds of prompts that may wait; 0: any */
 	int threads;          /* 0: all processors */
 	int step_rows;        /* 0: what suits the model */
 	int decode_gap;       /* ms; see engine.h */

@@ -68,7 +68,7 @@ static void *move(void *arg)
 	int64_t begin = clock_monotonic_ns();
 	size_t all = 0;
 
-	/* Of this thread alone.  Where it is not granted it is merely less polite. */
+	/* Lowers this thread's priority only. If that is refused, the thread only competes more. */
 	if (h->threaded)
 		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
 	if (h->of.be->ops->pack)

@@ -4,7 +4,7 @@
  * their addresses as well; and kernels read some matrices faster in another order than the file's: see
  * bench/notes/kernels.md, "Huge pages".  So the weights are laid out anew or copied into
  * memory of the process's own behind the program's back (the backend's pack), by a thread
- * that gets what processor time nobody else wants, and that lets answers go first. */
+ * that gets the processor time that is left over, and that lets answers go first. */
 #ifndef CLI_HUGE_PAGES_H
 #define CLI_HUGE_PAGES_H
 

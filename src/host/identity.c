@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "engine/prefix/spill_file.h"
 
-/* A file is believed to be as it was only if it had not changed for so long when it
- * was read: file systems count time in steps, the coarsest of two seconds, and a
+/* A file is believed to be as it was only if it had not changed for this long when
+ * it was read: file systems count time in steps, the coarsest of two seconds, and a
  * change within the same step would not show. */
 static const int64_t SETTLED_NS = 3ll * 1000000000;
 
@@ -125,7 +125,7 @@ static void line_put(const struct known *k, char out[LINE])
 	snprintf(out + n, LINE - (size_t)n, " %016" PRIx64 "\n", check64(out, (size_t)n));
 }
 
-/* A line that would not be written as it stands, checksum and all, is no line. */
+/* A line that would not be written exactly so, with its checksum, is ignored. */
 static bool line_get(const char *line, struct known *k)
 {
 	uint64_t changed, modified, own;

@@ -17,7 +17,7 @@ int identity_of(const struct session *s, const struct host_opts *o, struct diges
 /* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */
 int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err);
 
-/* The digest of everything that determines what a drafter keeps beside a prefix.  d's model is attached; of: the
+/* The digest of everything that determines what a drafter keeps with a prefix.  d's model is attached; of: the
  * model's digest. */
 int identity_of_draft(const struct draft_source *d, const struct host_opts *o, const struct digest *of,
                       struct digest *out, struct err *err);

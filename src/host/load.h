@@ -1,4 +1,4 @@
-/* load.h - from options to an open model, with progress for whoever watches.
+/* load.h - from options to an open model, with progress for a caller that shows it.
  *
  * Shared by the commands that need one.  Errors are the one line a person sees. */
 #ifndef CLI_LOAD_H
@@ -62,11 +62,11 @@ struct session {
 	struct huge_pages huge;
 };
 
-/* MODEL as it was asked for, or WEFT_MODEL, or the bundled one beside the
+/* MODEL as it was asked for, or WEFT_MODEL, or the bundled one of the
  * program: ../share/weft/models/weft-tiny, or ../models/weft-tiny in a tree. */
 int model_name(const struct host_opts *o, struct buf *out, struct err *err);
 
-/* The store of that model, with the tower that --mmproj names or that lies beside it. */
+/* The store of that model, with the tower that --mmproj names or that is next to it. */
 int session_store(struct store **out, const struct host_opts *o, struct err *err);
 
 /* Opens the model of a description; what: LOAD_ flags.  On an error everything is closed again. */

@@ -23,7 +23,7 @@ static bool card_of_others(void)
 	return !access("/dev/dri/renderD128", F_OK) || !access("/dev/kfd", F_OK);
 }
 
-/* A model of the session's own beside its first, attached with a small cache: says whether the device serves it, and has its weights
+/* A second model of the session's own, attached with a small cache: says whether the device serves it, and has its weights
  * brought over, which are then shared. */
 static int look(struct session *s, const struct host_opts *o, struct err *err)
 {

@@ -1,4 +1,4 @@
-/* load_device.h - the backend of a session: the processor, or a device beside it (--device). */
+/* load_device.h - the backend of a session: the processor, or a device (--device). */
 #ifndef HOST_LOAD_DEVICE_H
 #define HOST_LOAD_DEVICE_H
 
@@ -16,7 +16,8 @@ int device_open(struct session *s, const struct host_opts *o, struct err *err);
 void device_settled(struct session *s);
 void device_close(struct session *s);
 
-/* The devices of this machine, a line each, all but the first after `indent`, and what is missing where there is a card without its driver's library.  Drivers are only opened where the kernel shows a card. */
+/* The devices of this machine, a line each, all but the first after `indent`, and what is missing where there is a card without
+ * its driver's library.  Drivers are only opened where the kernel shows a card. */
 void device_describe(struct buf *out, const char *indent);
 
 #endif

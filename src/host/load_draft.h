@@ -5,7 +5,7 @@
 #include "host/host_opts.h"
 #include "engine/engine.h"
 
-/* Models that --draft-model may name; and the model's own head beside them. */
+/* Models that --draft-model may name; and the model's own head in addition. */
 enum { DRAFT_MODELS_MAX = 5, DRAFT_SOURCES_MAX = DRAFT_MODELS_MAX + 1 };
 
 /* A second model, or a draft head. */

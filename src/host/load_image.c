@@ -71,7 +71,7 @@ int image_of_file(struct session *s, const char *path, struct media **out, struc
 	return rc;
 }
 
-/* Runs of rows in the layout that stands at `at`. */
+/* Runs of rows in the layout at `at`. */
 static void add_spans(struct seen_ids *s, struct media *m, int at)
 {
 	for (int i = 0, row = 0, n; i < m->n_layout; i += n) {

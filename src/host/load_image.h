@@ -19,7 +19,7 @@ int tower_begin(struct session *s, enum arith arith, struct err *err);
 int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media **out, struct err *err);
 int image_of_file(struct session *s, const char *path, struct media **out, struct err *err);
 
-/* Ids in which images stand. */
+/* Ids that contain images. */
 struct seen_ids {
 	int32_t *id;
 	int n;

@@ -22,8 +22,8 @@ size_t plan_total(const struct plan *p)
 	       p->draft;
 }
 
-/* The memory that there is: the machine's, or a device's with room for its driver, but no more than the machine has, where weights and
- * parked sequences lie too. */
+/* The memory that there is: the machine's, or a device's with room for its driver, but no more than the machine has, where
+ * weights and parked sequences lie too. */
 static size_t machine_bytes(const struct session *s)
 {
 	size_t machine = memory_total(), device = s->device_bytes / 16 * 15;
@@ -57,9 +57,9 @@ static size_t fixed_part(const struct plan *p)
 }
 
 /* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
- * machine's memory.  Experts that stay on disk get three quarters of what weights, step and states leave of it.  Of the
- * remainder keys and values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's state
- * at the end of a conversation is about as large as the keys and values of some thousand tokens. */
+ * machine's memory.  Experts that stay on disk get three quarters of what weights, step and states leave of it.  From
+ * the remainder, keys and values get five eighths, kept prefixes two and preempted sequences one, because a hybrid model's
+ * state at the end of a conversation is about as large as the keys and values of some thousand tokens. */
 static int share_out(const struct session *s, const struct host_opts *o, const struct model_opts *mo, struct plan *p,
                      size_t bound, struct err *err)
 {
@@ -204,7 +204,7 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;
 	p->ctx_fits = mo->ctx_max;
-	/* Two snapshots beside the kept ones, for `logits --resume-at`. */
+	/* Two snapshots besides the kept ones, for `logits --resume-at`. */
 	mo->snap_bytes = p->prefix + 2 * model_snap_bytes(&s->model->shape);
 	return rc;
 }

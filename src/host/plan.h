@@ -28,7 +28,7 @@ struct plan {
 };
 
 size_t plan_total(const struct plan *p);
-/* Of a session whose model, drafters and formats of keys and values are bound; of eo step_rows, logit_rows and n_draft
+/* The plan of a session whose model, drafters and formats of keys and values are bound; of eo step_rows, logit_rows and n_draft
  * are looked at.  mo is complete then.  E_LIMIT: it does not fit. */
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
               const struct engine_opts *eo, struct err *err);

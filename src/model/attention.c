@@ -177,7 +177,7 @@ static void norm_rows(struct pass *p, const struct attention *a, float *x, int c
 	}
 }
 
-/* Rotates queries and keys, whose norms stand behind it. */
+/* Rotates queries and keys, whose norms come after it. */
 static void turn_before(struct pass *p, const struct attention *a, float *q, float *k)
 {
 	struct attn turn = { .heads = a->op.heads, .dim = a->op.dim, .rope = a->turn };

@@ -34,7 +34,7 @@ struct attention_form {
 struct attention {
 	struct attn op;
 	bool gated, v_is_k, no_kv;
-	struct rope turn;               /* of norms that stand behind it; n_freq 0: op's rope turns */
+	struct rope turn;               /* of norms that come after it; n_freq 0: op's rope turns */
 	struct weight q, k, v, o, gate; /* k, v, gate: no rows where there are none */
 	int dim_v;                      /* of a head of v and of what o reads */
 	float values_scale;             /* 0: 1 */

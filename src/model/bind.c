@@ -127,7 +127,7 @@ const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt
 static const char *const prefixes[] = {
 	"model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.", "", NULL
 };
-/* lm_head stands outside the trunk. */
+/* lm_head is outside the trunk. */
 static const char *const head_prefixes[] = { "", "language_model.", "model.", "model.language_model.", NULL };
 
 void bind_find_prefix(struct binder *b, const char *embed)

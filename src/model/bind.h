@@ -53,7 +53,7 @@ void bind_scores_scale(struct binder *b, float scale);
 /* Finds the prefix of tensor names, among those that checkpoints use, under which the embedding lies;
  * fails when there is none. */
 void bind_find_prefix(struct binder *b, const char *embed);
-/* The prefix under which lm_head stands; NULL: there is none. */
+/* The prefix of lm_head; NULL: there is none. */
 const char *bind_head_prefix(const struct binder *b);
 /* Embedding and output matrix.  tied: what the config says; the presence of
  * lm_head counts more.  *head = *embed when tied. */

@@ -41,7 +41,7 @@ bool conf_bool_or(struct conf *c, const char *key, bool dflt);
 const char *conf_str_or(struct conf *c, const char *key, const char *dflt);
 const struct json *conf_get(const struct conf *c, const char *key); /* NULL for null too */
 
-/* A list under a key; NULL when the key is absent, or when its value is no list, which is noted. */
+/* A list under a key; NULL when the key is absent, or when its value is not a list, which is noted. */
 const struct json *conf_list(struct conf *c, const char *key);
 /* An entry as messages show it: a number as it is written, of others the kind. */
 const char *conf_entry(const struct json *entry);

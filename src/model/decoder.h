@@ -73,7 +73,7 @@ void decoder_bind_attention(struct binder *b, struct decoder *d, const struct at
 /* input_layernorm and post_attention_layernorm as norms before the blocks; attention; a dense MLP unless the plan
  * has experts and layer i is not `dense`. */
 void decoder_bind_layer(struct binder *b, struct decoder *d, const struct decoder_plan *p, int i, bool dense);
-/* Of a draft head, whose trunk mtp_bind binds: memory for its layers; one of them, from layer i of the file, with
+/* For a draft head, whose trunk mtp_bind binds: memory for its layers; one of them, from layer i of the file, with
  * attention of form f. */
 void decoder_room(struct decoder *d, const struct decoder_plan *p, int layers);
 void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder_plan *p, struct decoder_layer *y,
@@ -81,8 +81,8 @@ void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder
 /* Tensors of towers and draft heads are not read. */
 void decoder_ignore(struct store *st);
 
-/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled, or, where nothing stands between the block and
- * x, what the block has read. */
+/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled, or, where nothing is between the block and x,
+ *  what the block has read. */
 void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, float *h);
 size_t decoder_work_floats(const struct model *m, int n_row, int n_logit);
 void decoder_forward(struct model *m, struct pass *p);

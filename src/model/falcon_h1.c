@@ -1,11 +1,11 @@
-/* falcon_h1.c - Falcon-H1: Mamba-2 and attention beside each other in every layer.
+/* falcon_h1.c - Falcon-H1: Mamba-2 and attention in parallel in every layer.
  *
  *     h = m E[token]
  *     per layer:  n = rms(h);  h += s mamba(n) + a attention(n);  h += ffn(rms(h))
  *     logits = l rms(h) lm_head'
  *
  * Factors of the config (muP) go where they cost nothing: those of x, B and C into the convolution; keys' and
- * inputs' of attention into its scale; the gate's, which stands inside SiLU, into the norm before
+ * inputs' of attention into its scale; the gate's, which is inside SiLU, into the norm before
  * it, since what the other factor of the product gains by it the output loses.
  *
  * Files of mlx, which one knows by the axes of the convolution's weight, hold weights times these factors

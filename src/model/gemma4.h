@@ -8,7 +8,7 @@
 /* Parts of a layer that other families do not have. */
 struct gemma4_more {
 	struct ffn mixture;                            /* moe.experts 0: none */
-	const float *norm_mlp;                         /* of the mlp's output, beside a mixture */
+	const float *norm_mlp;                         /* of the mlp's output, with a mixture */
 	const float *norm_in, *norm_out, *norm_router; /* of the mixture and its router */
 	struct weight gate, out;                       /* of the embeddings per layer */
 	struct join join;

@@ -5,7 +5,7 @@
  *
  * E and its scale are the model's.  h is the model's hidden row, after its last norm, of the token before the one that is
  * in no cache yet; then the assistant's own.  Every layer reads the keys and values of the model's last layer that has its
- * own and sees as much.  All guesses of a round stand at one position: queries turn by that of the token in no cache, and
+ * own and sees as much.  All guesses of a round have one position: queries turn by that of the token in no cache, and
  * see what the row before it sees.  A sliding layer reads the last `window` rows, one more than the model will look at
  * again; where that one's page is gone it reads one less.
  *
@@ -28,7 +28,7 @@ struct assistant {
 	struct weight centroids; /* [clusters][hidden]; no rows: tokens are in no order */
 	int best;                /* clusters that count */
 	const int64_t *token;    /* [vocab] cluster by cluster */
-	/* Of one row, near. */
+	/* For one row in host memory. */
 	float *score, *logit;
 	bool *chosen;
 };

@@ -172,7 +172,7 @@ static void bind_layer(struct stack *s, struct binder *b, const struct plan *p, 
 		add_conv(s, b, p, norm, i);
 	norm = bind_floats(b, s->m.shape.hidden, 0, "layers.%d.ffn_norm.weight", i);
 	if (i < p->dense && bind_has(b, "layers.%d.feed_forward.gate_proj.weight", i))
-		memset(ffn.proj, 0, sizeof ffn.proj); /* as mlx renames them beside experts */
+		memset(ffn.proj, 0, sizeof ffn.proj); /* as mlx renames them with experts */
 	if (i < p->dense)
 		stack_add_ffn(s, b, &ffn, norm, i);
 	else

@@ -1,12 +1,13 @@
 /* media.h - rows of a prompt that bring their own embedding, such as those of an image.
  *
- * A media object stands for one image.  Whoever prepares a request makes it from decoded pixels: what is known then is
- * its digest, how many rows it has and how they stand in the prompt.  Its vectors may come later: work() computes them
+ * A media object is one image. It is made from decoded pixels when a request is prepared: its digest, how many rows it
+ * has and how they are placed in the prompt are known then.  Its vectors may come later: work() computes them
  * a part at a time on the engine's thread, between steps, and only for a request that has to compute these rows, so a
  * prompt whose image is in a kept prefix runs no tower.  docs/images.md describes the way of such rows through the
  * program.
  *
- * Everything but `vectors`, `sought` and `broken` is constant from the first reference on.  A media object may be shared by several requests. */
+ * Everything but `vectors`, `sought` and `broken` is constant from the first reference on.  A media object may be shared by
+ * several requests. */
 #ifndef MODEL_MEDIA_H
 #define MODEL_MEDIA_H
 
@@ -39,12 +40,12 @@ enum { MEDIA_ROW = -1 }; /* in a layout: the next row of the media object */
 struct media {
 	const struct media_ops *ops;
 	atomic_int refs; /* 1 when it is made; media_ref, media_unref */
-	/* Of everything that the vectors are a function of: decoded pixels, the settings of preprocessing, and the
+	/* A digest of everything that the vectors are a function of: decoded pixels, the settings of preprocessing, and the
 	 * tower where a process has several.  Not the bytes of the file: another encoding of the same pixels is equal. */
 	struct digest digest;
 	int n;      /* rows */
 	int hidden; /* floats of a vector: shape.hidden of the text model */
-	int deep; /* vectors of each row beside the embedding, added to the residual stream after layers 0 .. deep - 1 */
+	int deep; /* vectors of each row besides the embedding, added to the residual stream after layers 0 .. deep - 1 */
 	/* n = grid_h * grid_w rows in raster order with rotary positions (b, b + row, b + column), after which text goes on
 	 * at b + max(grid_h, grid_w).  0: rotary positions are those of text. */
 	int grid_h, grid_w;

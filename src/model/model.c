@@ -591,7 +591,7 @@ struct kv_place shape_kv_place(const struct shape *s, int layer)
 	return s->place ? s->place[layer] : (struct kv_place){ 0, layer };
 }
 
-/* Of group g (-1: of all). */
+/* For group g (-1: for all). */
 static size_t row_bytes(const struct shape *s, const struct kv_rows *kv, int g)
 {
 	size_t n = 0;

@@ -32,7 +32,7 @@ struct head_shape {
 	int n_tap;
 	/* Rows of a block whose tokens are guessed at once: the last token's, and others, which have the
 	 * token mask; 0: it guesses token by token. */
-	int block, guesses; /* guesses: the last so many rows of a block have one each */
+	int block, guesses; /* guesses: this many rows at the end of a block have one each */
 	int32_t mask;
 	const int32_t *token; /* [shape.vocab] the model's token that each of its logits is for; NULL: the same */
 	/* The model whose keys and values it reads, having none of its own: of a pass span.pos is the last row that is seen,
@@ -104,7 +104,7 @@ struct model {
 	struct backend *be;
 	struct caches caches;
 	struct cache_pool pool;    /* of the groups of keys and values, when there are several */
-	const struct trunk *trunk; /* what stands around its layers, for draft heads that share it */
+	const struct trunk *trunk; /* what is around its layers, for draft heads that share it */
 	/* The members of caches by kind, for src/model alone; NULL where the model has none of the kind. */
 	struct cache *kv[KV_GROUPS], *state, *carry;
 	struct arena arena;    /* everything the model owns, but */
@@ -134,17 +134,17 @@ void model_close(struct model *m);
 int model_bind(struct model **out, struct store *st, struct err *err);
 int model_bind_as(struct model **out, const struct model_ops *ops, const char *arch, struct store *st, struct err *err);
 /* The draft head of a bound model, from its own folder or another one: multi-token prediction, EAGLE-3, DFlash or
- * an assistant, ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model gave
- * for the token before (shape.head), of which it carries the last along (model_carried).  To be attached like any, and
+ * an assistant, ops->arch[0] says which.  A model of its own with a row of keys and values per token, made of what the model
+ * gave for the token before (shape.head), of which it carries the last along (model_carried).  To be attached like any, and
  * closed before `of`.  E_MISSING: st has none that is known.  E_UNSUPPORTED: it cannot be read, or is not for this model. */
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err);
 /* Does the folder hold a draft head alone, and no model? */
 bool model_only_head(const struct store *st);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
-/* Computes a pass, whose tables are set and for whose spans the caches have begun a step (caches_begin): the one way into forward.
- * Returns when all results are there.  E_DEVICE: the device failed; what the pass wrote, the caches' rows of these spans
- * among them, is not to be used.  Engine's thread. */
+/* Computes a pass, whose tables are set and for whose spans the caches have begun a step (caches_begin): the one way into
+ * forward. Returns when all results are there.  E_DEVICE: the device failed; what the pass wrote, the caches' rows of these
+ * spans among them, is not to be used.  Engine's thread. */
 int model_run(struct model *m, struct pass *p, struct err *err);
 
 /* Leaves the experts of all mixtures on disk (backend.h, stream); after model_attach, before the first pass.  The
@@ -161,8 +161,8 @@ int model_stream_rows(struct model *m, struct rows_opts *how, struct err *err);
 size_t model_table_bytes(const struct model *m);
 bool model_has_table(const struct model *m, const uint8_t *p, size_t n);
 
-/* The carried row of a slot, shape.carry floats in backend memory.  forward does not touch it; who
- * uses the model writes it before it has the sequence captured, and finds it after a restore. */
+/* The carried row of a slot, shape.carry floats in backend memory.  forward does not touch it; the
+ * model's user writes it before the sequence is captured, and finds it after a restore. */
 float *model_carried(const struct model *m, int slot);
 
 /* For bind: the attention layers are `layers` alike, which see everything. */
@@ -170,7 +170,7 @@ void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
 /* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at).  Its group is that of
  * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);
-/* Of an attention layer, counted among those with keys and values of their own. */
+/* For an attention layer, counted among those with keys and values of their own. */
 struct kv_place shape_kv_place(const struct shape *s, int layer);
 
 /* Sizes for plans, before there are caches: keys and values of one position over all layers. */
@@ -182,12 +182,12 @@ struct kv_rows model_kv_default(enum arith arith);
 size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int group, int ctx);
 int model_longest(const struct shape *s, const struct model_opts *o, size_t bytes, int ctx);
 /* model_slot_bytes: bytes of a sequence that do not depend on its length, with a tape for tape_rows tentative rows.
- * model_snap_bytes: bytes of a snapshot beside pages. */
+ * model_snap_bytes: bytes of a snapshot besides pages. */
 size_t model_slot_bytes(const struct shape *s, int tape_rows);
 size_t model_snap_bytes(const struct shape *s);
 
-/* For measuring: makes k and v, [n_row][heads * dim_k and dim_v of the layer's group], the keys and values of the pass's rows in an
- * attention layer, counted among those; k is spoiled. */
+/* For measuring: makes k and v, [n_row][heads * dim_k and dim_v of the layer's group], the keys and values of the pass's rows
+ * in an attention layer, counted among those; k is spoiled. */
 void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v);
 
 extern const struct model_ops *const models[]; /* models.c; NULL-ended */

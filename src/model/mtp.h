@@ -20,10 +20,10 @@ struct mtp_form {
 	float norm_add;           /* 1 for norms stored without their 1 */
 };
 
-/* Of DeepSeek's layout, and those after it: in the layer behind the last. */
+/* DeepSeek's layout, and later ones: in the layer after the last. */
 extern const struct mtp_form mtp_behind;
 
-/* Binds what stands around a head's `layers` layers into t, finds the prefix of their tensors, and makes m's shape, into
+/* Binds what is around a head's `layers` layers into t, finds the prefix of their tensors, and makes m's shape, into
  * which the config was read before, that of a head with these layers.  Returns the number of the first in the file.
  * E_MISSING stays in b where there is no head. */
 int mtp_bind(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers);

@@ -3,7 +3,7 @@
  *     h = E[token];  per layer:  h += mixer(rms(h));  logits = rms(h) lm_head'
  *
  * The mixer is one of four by the layer's letter: Mamba-2 (M) with its norm by groups, attention without
- * positions (*), an MLP of relu squared without a gate (-), a mixture of those (E) beside a shared expert.
+ * positions (*), an MLP of relu squared without a gate (-), a mixture of those (E) with a shared expert.
  * In the larger ones the mixture works on a projection of its input (latent), which its router and
  * the shared expert do not. */
 #include <string.h>

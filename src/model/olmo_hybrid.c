@@ -135,7 +135,7 @@ static bool has_positions(const struct conf *c)
 
 	if (json_kind(r) == JSON_OBJECT)
 		return json_kind(json_get(r, "rope_theta")) != JSON_NULL;
-	return r || conf_get(c, "rope_theta"); /* what is no object, rotary_read refuses */
+	return r || conf_get(c, "rope_theta"); /* rotary_read refuses what is not an object */
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)

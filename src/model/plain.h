@@ -5,7 +5,7 @@
  *     per layer:  h += r norm(attention(norm(h)));  h += r norm(ffn(norm(h)))
  *     logits = b norm(h) lm_head'
  *
- * or, with both blocks beside each other, h += r (attention(n) + ffn(n)) with n = norm(h).  Any of the norms may be absent,
+ * or, with both blocks in parallel, h += r (attention(n) + ffn(n)) with n = norm(h).  Any of the norms may be absent,
  * and any layer's feed-forward block a mixture.  plain_table.c has the rows, plain.c reads configs and binds tensors by
  * them, decoder.c computes.  A family that computes something else has a file of its own. */
 #ifndef MODEL_PLAIN_H
@@ -61,7 +61,7 @@ struct plain_experts {
 	const char *shared_width; /* of the shared expert */
 	const char *shared_each;  /* its width is shared_count times this, NULL: times an expert's */
 	const char *shared_count;
-	const char *dense_first; /* so many first layers have none */
+	const char *dense_first; /* this many first layers have none */
 	const char *dense_inner; /* width of layers without a mixture; NULL: intermediate_size */
 };
 

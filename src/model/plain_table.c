@@ -6,7 +6,7 @@
 
 #include "model/plain.h"
 
-/* ---- what a few families read beside their row ---- */
+/* ---- what a few families read besides their row ---- */
 
 /* smollm3: no_rope_layers has a 1 for each layer that rotates; without it every fourth does not. */
 static void read_upright(struct plain_plan *p, struct decoder *d, struct conf *c)
@@ -682,7 +682,7 @@ static const struct plain rows[] = {
 	  .bias_o = "bias",
 	  .bias_mlp = "bias",
 	  WHOLE(10000) },
-	/* Norms of queries and keys stand behind their rotation. */
+	/* Norms of queries and keys come after their rotation. */
 	{ .type = "hunyuan_v1_dense",
 	  .lack = { .eps = 1e-5 },
 	  ATTENTION_BIAS,

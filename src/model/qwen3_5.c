@@ -120,7 +120,7 @@ static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int 
 
 	p->sparse = arena_zalloc(a, (size_t)layers * sizeof *p->sparse);
 	p->ffn.inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
-	/* Of a dense model the keys of the mixture are absent. */
+	/* A dense model lacks the keys of the mixture. */
 	if (is(m, "qwen3_5") || is(m, "qwen3_5_text"))
 		p->moe.experts = conf_int_or(c, "num_experts", 0, 0, 1 << 16);
 	else
@@ -336,7 +336,7 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	read_config(q, &c, &p);
 	p.tied = conf_bool_or(&c, "tie_word_embeddings", false);
 	if (!json_to_bool(json_get(st->config, "tie_word_embeddings"), &tied))
-		p.tied |= tied; /* of the whole model, beside text_config */
+		p.tied |= tied; /* of the whole model, next to text_config */
 	if (c.code)
 		return c.code;
 	q->width[TO_QKV] = p.delta.conv_channels;

@@ -174,7 +174,7 @@ static double dynamic_base(struct scaling *s)
 }
 
 /* Multimodal rotary positions: mrope_section says how many frequencies turn by time, height and width, one after the
- * other, or, interleaved, height as i mod 3 = 1 and width as i mod 3 = 2 as far as their sections go and time elsewhere
+ * other, or, interleaved, height as i mod 3 = 1 and width as i mod 3 = 2 within their sections and time elsewhere
  * (Qwen2-VL, arXiv 2409.12191; interleaved: Qwen3-VL). */
 static const uint8_t *read_axes(struct conf *c, int n, struct arena *a)
 {

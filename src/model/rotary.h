@@ -21,7 +21,7 @@ struct rotary_defaults {
 };
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
- * config: default, linear, llama3, yarn, proportional, and dynamic, whose base is the config's as far as
+ * config: default, linear, llama3, yarn, proportional, and dynamic, whose base is the config's up to
  * max_position_embeddings, which *ctx_max stays at, or, with an alpha, another for all lengths.  dim: size of a head,
  * 2 to CONF_HEAD_DIM_MAX, or an error.  longrope
  * whose long and short factors differ goes to *lengths, with the short ones in *out; where lengths is NULL it is refused.

@@ -8,7 +8,7 @@
  *     channel = value relu(key x_k)^2
  *
  * The shift x_* is a convolution of width 2.  LayerNorms throughout, with a bias.  The first layer's v crosses layers
- * within a token and is no state. */
+ * within a token and is not a state. */
 #include <string.h>
 
 #include "cache/kinds.h"

@@ -47,7 +47,7 @@ struct stack {
 	struct block *block;
 	int n_block;
 	int shared;   /* columns of stack_views.shared */
-	bool besides; /* some block is beside another */
+	bool besides; /* some block is parallel to another */
 };
 
 /* hidden_size, num_hidden_layers, vocab_size and max_position_embeddings into shape. */

@@ -1,4 +1,4 @@
-/* trunk.h - what stands around the layers of every model: the embedding below them, the last norm and the output
+/* trunk.h - what is around the layers of every model: the embedding below them, the last norm and the output
  * matrix above, and the residual stream that their blocks' outputs join.  Inside src/model/. */
 #ifndef MODEL_TRUNK_H
 #define MODEL_TRUNK_H
@@ -25,8 +25,8 @@ struct trunk {
 	float logit_scale, logit_cap; /* logits = cap tanh(scale y / cap); cap 0: scale y */
 };
 
-/* Finds the prefix of the file set, unless the binder has one, and binds embed_tokens, norm and lm_head; scales are 1 and the cap 0 unless the
- * caller changes them.  norm_add: 1 for norms stored without their 1. */
+/* Finds the prefix of the file set, unless the binder has one, and binds embed_tokens, norm and lm_head; scales are 1 and the
+ * cap 0 unless the caller changes them.  norm_add: 1 for norms stored without their 1. */
 void trunk_bind(struct binder *b, struct trunk *t, int vocab, int hidden, bool tied, float eps, float norm_add);
 /* Names of the embedding and of the last norm, where they are not embed_tokens and norm. */
 struct trunk_names {
@@ -53,11 +53,11 @@ void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *
 
 /* How a block's output y joins the residual stream: x += scale norm(y).  A zeroed join is the plain x += y. */
 struct join {
-	const float *norm; /* gain; NULL: no norm stands between */
+	const float *norm; /* gain; NULL: there is no norm between */
 	float eps;
 	float scale; /* 0: 1 */
 };
-/* Where the block writes: x itself, which it then adds to, where nothing stands between, else spare[n_row][cols]. */
+/* Where the block writes: x itself, which it then adds to, where nothing is between, else spare[n_row][cols]. */
 static inline float *join_to(const struct join *j, float *x, float *spare)
 {
 	return j->norm || (j->scale != 0 && j->scale != 1) ? spare : x;

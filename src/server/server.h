@@ -21,8 +21,8 @@
 /* Reader of images, for models that take them. */
 struct sight {
 	int32_t placeholder; /* the token that the chat template writes for an image */
-	/* The bytes of an image file to a media object with one reference, of which docs/images.md tells.  On several workers at
-	 * once, under their allowance.  E_FORMAT: no image, E_LIMIT: too large a one, others as they come. */
+	/* The bytes of an image file to a media object with one reference, of which docs/images.md tells.  On several workers
+	 * at once, under their allowance.  E_FORMAT: no image, E_LIMIT: too large a one, others as they come. */
 	int (*image)(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
 	void *arg;
 };
@@ -36,7 +36,7 @@ struct served_adapter {
 };
 
 /* The one model served.  Borrowed until server_close. */
-/* A model's properties that clients show beside its name. */
+/* A model's properties that clients show next to its name. */
 struct served_model {
 	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
 	int64_t params, bytes;   /* of its weights */
@@ -102,9 +102,9 @@ struct server_opts {
 	int body_ms;       /* from there to the end of its body */
 	int keep_alive_ms; /* a stream with nothing to say says so this often; 0: never */
 	int idle_ms;       /* between two requests of a connection */
-	int stall_ms;      /* a reader that stops, or stays behind for so long, is cancelled */
+	int stall_ms;      /* a reader that stops, or stays behind, for this long is cancelled */
 	int grace_ms;      /* after a signal: how long answers may go on */
-	int stuck_ms;      /* work and no step for so long: /health says so */
+	int stuck_ms;      /* work and no step for this long: /health says so */
 	bool log_prompts;  /* their text, at level info */
 	enum turn_replay turn_replay;
 	size_t turn_bytes;  /* of remembered turns */
@@ -115,8 +115,8 @@ void server_opts_default(struct server_opts *o);
 
 struct server;
 
-/* Listens from here on, so that an address in use or a wrong file of keys is told before
- * a model is loaded; who connects waits in the system's queue until server_run answers.
+/* Listens from here on, so that an address in use or a wrong file of keys is reported
+ * before a model is loaded; a client that connects waits in the system's queue until server_run answers.
  * Strings are copied. */
 int server_open(struct server **out, const struct server_opts *opts, struct err *err);
 int server_port(const struct server *s); /* the one that was bound */

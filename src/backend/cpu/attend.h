@@ -62,7 +62,7 @@ static inline int segments_end(const struct attend *d, const struct unit *u)
 	return last_seen(d, u->row + u->n_row - 1) / ATTN_SEGMENT + 1;
 }
 
-/* Of the seg-th segment of a unit, counted from its first. */
+/* The seg-th segment of a unit, counted from its first. */
 static inline float *partial_at(const struct attend *d, int unit, int seg)
 {
 	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * partial_floats(d);

@@ -20,7 +20,7 @@ struct ahead {
 /* A thread's memory. */
 struct desk {
 	uint8_t *q, *laid, *work; /* of all queries; of a segment; the kernel's */
-	uint8_t *copy[2];         /* a segment's keys and values, where pages are no multiple of a run */
+	uint8_t *copy[2];         /* a segment's keys and values, where pages are not a multiple of a run */
 	float *acc, *m, *l;       /* of KV_QUERIES queries and a segment */
 	struct partial all;       /* merged, of all queries */
 	struct ahead ahead;
@@ -144,7 +144,7 @@ static void segment_lay(const struct attend *d, const struct unit *u, struct des
 	}
 }
 
-/* Of the segment after this one: the more queries a unit has, the less its reading of keys and values
+/* Prefetches the segment after this one: the more queries a unit has, the less its reading of keys and values
  * must wait; few ask for values themselves. */
 static void ahead_lay(const struct attend *d, const struct unit *u, struct desk *k, int seg)
 {
@@ -170,7 +170,8 @@ static struct partial partial_of(const struct attend *d, int unit, int seg)
 	return (struct partial){ p, p + nq * (size_t)d->a->dim, p + nq * (size_t)(d->a->dim + 1) + KV_TILES_LINE };
 }
 
-/* Queries [j0, j1) of the unit, which see something of the segment, over its first `most` positions at most; to NULL: merged at once. */
+/* Queries [j0, j1) of the unit, which see something of the segment, over its first `most` positions at most; to NULL: merged at
+ * once. */
 static void attend_queries(const struct attend *d, const struct unit *u, struct desk *k, const struct kv_segment *s,
                            int seg, int j0, int j1, int most, const struct partial *to)
 {

@@ -1,5 +1,5 @@
-/* grid_ops.c - the operations that towers of images need beside a text model's: heads rotated by places on a grid,
- * bounds, and gates that are no part of a product. */
+/* grid_ops.c - the operations that towers of images need besides a text model's: heads rotated by places on a grid,
+ * bounds, and gates that are not part of a product. */
 #include <assert.h>
 #include <string.h>
 

@@ -60,7 +60,7 @@ static void route(void *ctx, int begin, int end)
 	for (int i = begin; i < end; i++) {
 		size_t r = (size_t)i;
 
-		/* First to where no other thread writes beside it. */
+		/* First to where no other thread writes nearby. */
 		route_row(d->c->op, d->m, d->logit + r * experts, expert, weight, weight + k);
 		memcpy(d->expert + r * k, expert, k * sizeof *expert);
 		memcpy(d->weight + r * k, weight, k * sizeof *weight);

@@ -22,7 +22,7 @@ size_t cpu_pack(struct backend *be, const struct pack_opts *how);
 /* Excludes the experts of these mixtures, which products read through slots (slots.h): they are never packed, and
  * pack_runs leaves them out. */
 void pack_without(struct pack *k, struct moe *const *mix, int n);
-/* Excludes tables that stay on disk (row_tables.h) likewise. */
+/* Excludes tables that stay on disk (row_tables.h) too. */
 void pack_without_rows(struct pack *k, const struct weight *const *table, int n);
 
 /* The memory that products of be, a CPU backend, read now, in runs; the caller frees them.  Not while cpu_pack

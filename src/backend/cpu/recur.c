@@ -328,7 +328,7 @@ static void prefetch(const float *x, int n)
 		__builtin_prefetch(x + i);
 }
 
-/* Prefetches what a step of few rows reads of a key head beside S: it lies in many places, a line or
+/* Prefetches what a step of few rows reads of a key head besides S: it lies in many places, a line or
  * some in each, and has long left the caches. */
 static void prefetch_head(const struct recur_job *j, int item, int hk)
 {

@@ -46,7 +46,7 @@ struct recur_rule {
 	/* Parts are single value heads, and several share a key head; x comes convolved. */
 	bool shared_keys;
 	bool no_keys; /* x holds values alone */
-	/* Fills kq of rows [i, i + n) as far as it does not depend on the value head. */
+	/* Fills kq of rows [i, i + n) where it does not depend on the value head. */
 	void (*keys)(const struct recur_part *, int i, int n);
 	/* Value head h of them: v, beta, dot and decays, and in t where the kernel finds decay, k, q, put ... */
 	void (*head)(const struct recur_part *, int i, int n, int h, struct recur_rows *t);

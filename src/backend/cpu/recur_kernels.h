@@ -15,7 +15,7 @@ enum {
 };
 
 /* Tokens of one item for one value head, after n_old of which S lacks the updates.  Strides are in floats.
- * Which fields a kernel reads stands with the kernel. */
+ * Which fields a kernel reads is said at the kernel. */
 struct recur_rows {
 	const float *old_k, *old_decay, *old_d; /* of the first old row; rows tape_ld apart */
 	const float *old_k2, *old_d2;

@@ -15,8 +15,8 @@ size_t route_scratch_bytes(const struct moe *m)
 	return ((size_t)m->experts + (size_t)m->groups + chosen) * sizeof(float) + chosen * sizeof(int);
 }
 
-/* The k largest of n scores in falling order; returns how many there are, which is fewer where scores are no
- * numbers or -INFINITY. */
+/* The k largest of n scores in falling order; returns how many there are, which is fewer where scores are
+ * NaN or -INFINITY. */
 static int choose(const float *score, int n, int k, int *chosen, float *best)
 {
 	int have = 0;

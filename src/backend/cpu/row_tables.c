@@ -185,7 +185,7 @@ static const struct row_read *failed_read(const struct row_table *t, const struc
 	return NULL;
 }
 
-/* Tells who needed the row that it is worth nothing. */
+/* Marks the items that needed the row as spoiled. */
 static void spoil_row(struct row_table *t, struct pass *p, const struct row_want *v, const struct row_read *r)
 {
 	struct err why;

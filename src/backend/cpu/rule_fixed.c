@@ -4,10 +4,10 @@
  *   q = q dim_k^-1/2     o = S'q     S <- lambda S + k v'     (o of the S after its update)
  *
  * S [dim_k][dim_v] per head; heads_k = heads_v; lambda is recur.decay. q, k and v come as they
- * are, normed and rotated by whoever wants that, or convolved with SiLU if the layer has a
+ * are, normed and rotated by the model if it wants that, or convolved with SiLU if the layer has a
  * convolution.
  *
- * Tape: k and v, and lambda beside them, which spares applying a tape the layer's constants.
+ * Tape: k and v, and lambda with them, which spares applying a tape the layer's constants.
  * Bytes per sequence and layer: 4 heads dim_k dim_v. Floor: S read once per token and layer,
  * and written every fifth token; S'q, decay and update are three operations on each element. */
 #include <math.h>

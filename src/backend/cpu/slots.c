@@ -1,11 +1,11 @@
 /* slots.c - see slots.h.
  *
- * A slot is free, being read, or ready.  Of a visit each wanted expert waits (for a slot to be read into), is on its
+ * A slot is free, being read, or ready.  In a visit each wanted expert waits (for a slot to be read into), is on its
  * way, is given out or released, or is lost.  Slots of wanted experts are pinned from the moment the visit has them
  * until they are released, so a visit that wants more experts than there are slots goes through them in several turns.
  *
- * A slab of a checkpoint whose rows are slow is packed when it is used first (docs/experts-from-disk.md has what that gave): from
- * the slab's memory to a spare one, and the two change places. */
+ * A slab of a checkpoint whose rows are slow is packed when it is used first (docs/experts-from-disk.md has what that gave):
+ * from the slab's memory to a spare one, and the two change places. */
 #include "backend/cpu/slots.h"
 
 #include <assert.h>
@@ -111,7 +111,7 @@ struct slots {
 	struct stream_stats stats;
 };
 
-/* ---- who gives way ---- */
+/* ---- eviction ---- */
 
 static bool gives_way(const struct slot *x)
 {
@@ -173,7 +173,7 @@ static bool used_since(const struct slots *s, int i)
 	return policy_count(&s->policy, x->of->index, x->expert) > s->count[i];
 }
 
-/* The slot that gives way next, which counts as taken; NULL: none does. */
+/* The slot to evict next, which counts as taken; NULL: there is none. */
 static struct slot *victim(struct slots *s)
 {
 	for (;;) {
@@ -207,7 +207,7 @@ static void clear(struct slot *x)
 
 /* ---- reading ---- */
 
-/* Of packed slabs: where the slot's lies, and its digest. */
+/* For packed slabs: where the slot's is, and its digest. */
 static const struct slab_entry *entry_of(const struct slots *s, const struct slot *x)
 {
 	return &s->packed.entry[s->policy.base[x->of->index] + x->expert];
@@ -358,7 +358,7 @@ static bool harvest(struct slots *s, bool wait)
 	return some;
 }
 
-/* Sends for what the visit waits for, as far as there are slots; true: for all of it. */
+/* Sends for what the visit waits for while there are slots; true: for all of it. */
 static bool send_for(struct slots *s)
 {
 	for (int i = 0; i < s->n_want; i++) {

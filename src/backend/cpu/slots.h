@@ -1,9 +1,9 @@
-/* slots.h - inside backend/cpu/: memory for some of a model's experts, and who is in it.
+/* slots.h - inside backend/cpu/: a cache of expert weights: slots, and the expert in each.
  *
  * One arena is cut into slots of one size, that of the largest slab.  A layer that is computed visits: it says which
  * experts it uses, and gets them in the order in which they are there, first those that are in slots already, then
- * those that are read meanwhile.  What is being used stays; for what is read the policy (backend/policy.h) names who
- * gives way.  All calls are the engine thread's. */
+ * those that are read meanwhile.  What is being used stays; for what is read the policy (backend/policy.h) names the
+ * expert to evict. All calls are the engine thread's. */
 #ifndef BACKEND_CPU_SLOTS_H
 #define BACKEND_CPU_SLOTS_H
 
@@ -19,8 +19,8 @@ void cpu_stream_stats(const struct backend *be, struct stream_stats *out);
 void slots_free(struct slots *s); /* NULL is allowed */
 
 /* Makes the system give the memory of slots before they are used: the first write to a page waits until it has been cleared,
- * or longer on a virtual machine, whose host may have to give it first.  Any thread, beside passes; ends when more(arg, bytes so
- * far), asked before each piece of 32 MB, says so, or when slots have been given back.  Returns the bytes that are ready. */
+ * or longer on a virtual machine, whose host may have to give it first.  Any thread, during passes; ends when more(arg, bytes
+ * so far), asked before each piece of 32 MB, says so, or when slots have been given back.  Returns the bytes that are ready. */
 size_t slots_make_ready(struct slots *s, bool (*more)(void *arg, size_t done), void *arg); /* NULL is allowed */
 
 /* The layer uses experts used[n], all different.  Reading begins. */

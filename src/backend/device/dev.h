@@ -60,7 +60,7 @@ struct dev_angles {
 	int bend_every;
 	size_t cosines, sines, bends; /* in the tables */
 };
-/* The units into which attention cuts the rows of a pass, likewise. */
+/* The units into which attention cuts the rows of a pass, in the same form. */
 struct dev_units {
 	int heads, heads_kv, dim, window, first;
 	bool both_ways;

@@ -1,4 +1,4 @@
-/* device.h - a device that computes beside the processor: what a host layer gives.
+/* device.h - a device that computes for the processor: what a host layer gives.
  *
  * Two layers implement it: opencl/opencl.c over libOpenCL.so.1, and cuda/cuda.c over NVIDIA's libcuda.so.1.  Both open their
  * library at run time, so a program that was built without either runs, and says what is missing.  Kernels are written once,
@@ -80,7 +80,8 @@ struct device_ops {
 	/* Starts gx by gy work-groups. */
 	int (*launch)(struct device *, struct device_kernel *, int gx, int gy, const struct darg *, int n,
 	              struct err *);
-	/* Between the two, launches are recorded and not run.  play runs them, in their order, with the arguments that they had. */
+	/* Between the two, launches are recorded and not run.  play runs them, in their order, with the arguments that they
+	 * had. */
 	int (*record)(struct device *, struct err *);
 	int (*recorded)(struct device *, struct device_recording **, struct err *);
 	int (*play)(struct device *, struct device_recording *, struct err *);

@@ -1,4 +1,4 @@
-/* kernel_shapes.h - the tables that kernels read beside their data, laid out for the host's compiler and for that of
+/* kernel_shapes.h - the tables that kernels read besides their data, laid out for the host's compiler and for that of
  * kernels alike: integers and floats of 32 bits. */
 #ifndef BACKEND_DEVICE_KERNEL_SHAPES_H
 #define BACKEND_DEVICE_KERNEL_SHAPES_H

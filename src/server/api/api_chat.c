@@ -72,7 +72,7 @@ struct news {
 	struct buf thinking, content, calls;
 };
 
-/* The tool that is being called, when it is no function. */
+/* The tool that is being called, when it is not a function. */
 static bool calls_custom(const struct generation *g, const struct choice *c)
 {
 	const struct tool_kind *k = tool_kinds_find(&g->kinds, c->called.p, c->called.n);
@@ -130,7 +130,7 @@ static void take_news(const struct generation *g, struct choice *c, struct news 
 		case PIECE_CONTENT: buf_put(&w->content, text, p.n); break;
 		case PIECE_CALL: begin_call(g, c, text, p.n, b, stream); break;
 		case PIECE_ARGUMENTS:
-			/* The input of a custom tool is told when it is whole. */
+			/* The input of a custom tool is sent when it is complete. */
 			if (calls_custom(g, c))
 				break;
 			if (!b->n)

@@ -45,8 +45,8 @@ static const struct field completion_fields[] = {
 
 /* State of telling the client about its prompt. */
 struct telling_prompt {
-	bool echo; /* its text stands before the answer's */
-	int top;   /* prompt_logprobs: alternatives of each of its tokens; -1: none are told */
+	bool echo; /* its text comes before the answer's */
+	int top;   /* prompt_logprobs: alternatives of each of its tokens; -1: none are sent */
 };
 
 static void *own_new(void)
@@ -207,7 +207,7 @@ static bool spelled_alike(const struct tokenizer *t, int32_t a, int32_t b)
 	return n_a == n_b && (!n_a || !memcmp(p_a, p_b, n_a));
 }
 
-/* The token's text; of one that is no text of its own, since it ends or begins inside of a character, its bytes in the
+/* The token's text; of one that is not text by itself, since it ends or begins inside of a character, its bytes in the
  * API's form: bytes:\xf0\x9f. */
 static void put_spelling(const struct tokenizer *t, int32_t id, struct buf *out)
 {
@@ -228,7 +228,7 @@ static void put_spelling(const struct tokenizer *t, int32_t id, struct buf *out)
 }
 
 /* The name of a token among the first n alternatives of ev: its spelling, unless a likelier one has that too; then
- * token_id:N.  So no key of an object stands there twice, and a token is found under its own name. */
+ * token_id:N.  So no key occurs twice in an object, and a token is found under its own name. */
 static void put_name(const struct generation *g, const struct event *ev, int n, int32_t id, struct buf *out)
 {
 	const struct tokenizer *t = g->served->tokenizer;

@@ -1,7 +1,7 @@
 /* api_embed.c - POST /v1/embeddings in the OpenAI API's shapes, and ollama's /api/embed and /api/embeddings.
  *
  * The vector of a text is the model's row of its last token as the output matrix reads it, made as long as 1.  A text is
- * a prompt like any: what is kept of it, and what stands beside it in a step, change no bit. */
+ * a prompt like any: what is kept of it, and what else is in its step, change no bit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

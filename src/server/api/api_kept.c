@@ -1,4 +1,4 @@
-/* api_kept.c - GET and DELETE /v1/responses/{id} and what stands below it: answers that are kept (response_store.h). */
+/* api_kept.c - GET and DELETE /v1/responses/{id} and paths below it: answers that are kept (response_store.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -63,7 +63,7 @@ static int read_completion(struct generation *g, const char *bytes, size_t n, st
 	return r ? r : completion_prompts(g, g->body, p);
 }
 
-/* The files beside the one that is edited, before it: each with its name. */
+/* Other files than the edited one, before it: each with its name. */
 static int put_extra(const struct json *extra, struct buf *out, struct problem *p)
 {
 	char at[60];

@@ -27,7 +27,7 @@ static const struct field message_fields[] = {
 	TAKEN("inference_geo", TAKES_STRING),
 	TAKEN("user_profile_id", TAKES_STRING),
 	TAKEN("workspace_id", TAKES_STRING),
-	/* the common fields, as far as this API has room for what they do */
+	/* the common fields that this API has room for */
 	{ "n", "1" },
 	{ "logprobs", "false|0" },
 	{ "stream_options", "{}" },

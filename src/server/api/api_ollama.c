@@ -216,7 +216,7 @@ static int put_think(const struct json *think, struct warnings *w, struct buf *o
 	return 0;
 }
 
-/* Options become members of the body, where these stand already. */
+/* Options become members of the body, which has them already. */
 static int check_options(const struct json *options, struct problem *p)
 {
 	static const char *const beside[] = { "model",  "messages",        "tools",       "prompt",          "suffix",
@@ -231,7 +231,7 @@ static int check_options(const struct json *options, struct problem *p)
 	return 0;
 }
 
-/* Does the answer stand between two texts?  An empty one is none. */
+/* Is the answer between two texts? An empty one does not count. */
 static bool has_suffix(const struct json *body)
 {
 	size_t n = 0;
@@ -361,7 +361,7 @@ static int read_any(struct generation *g, const char *bytes, size_t n, bool gene
 		g->body = json_parse(b.p, b.n, 0, NULL);
 		r = model_read(g, g->body, p);
 	} else if (!generate || !(r = field_bool(body, "raw", &raw, p))) {
-		/* The answer to a suffix stands between two texts, which no template frames. */
+		/* The answer to a suffix is between two texts, which no template frames. */
 		raw |= generate && has_suffix(body);
 		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)))
 			r = raw ? read_raw(g, b.p, b.n, p) : chat_body(g, b.p, b.n, tables, chat_read, chat_prompt, p);

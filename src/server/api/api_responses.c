@@ -439,7 +439,7 @@ static void put_input(const struct choice *c, int i, struct buf *out)
 	buf_fini(&input);
 }
 
-/* A search's arguments are an object, not its text; of one that broke off, the text as far as it came. */
+/* A search's arguments are an object, not its text; if it broke off, the text that came. */
 static void put_search(const struct choice *c, int i, const char *id, bool open, struct buf *out)
 {
 	const struct piece *p = &c->split.piece[i];
@@ -723,7 +723,7 @@ static void item_event(struct generation *g, struct choice *c, bool added, struc
 	put_end(out);
 }
 
-/* The events that tell an item of text, by how it is told. */
+/* The events of an item of text, by its kind. */
 struct voice {
 	const char *part, *delta, *done, *part_added, *part_done;
 };
@@ -762,7 +762,7 @@ static void part_event(struct generation *g, struct choice *c, bool added, const
 	put_end(out);
 }
 
-/* The input of a custom tool comes as one delta, for it stands inside of the arguments that the model wrote. */
+/* The input of a custom tool comes as one delta, because it is inside the arguments that the model wrote. */
 static void custom_ends(struct generation *g, struct choice *c, struct buf *out)
 {
 	static const struct {

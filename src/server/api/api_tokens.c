@@ -48,7 +48,7 @@ static void prep(struct exchange *x, void (*put)(struct generation *g))
 
 /* ---- /tokenize: text, or messages through the template ---- */
 
-/* How tokens are told: as llama-server has it, {"id", "piece"} each; or as vLLM, beside their ids. */
+/* How tokens are listed: as llama-server has it, {"id", "piece"} each; or as vLLM, next to their ids. */
 struct telling {
 	bool pieces, strings;
 };
@@ -58,7 +58,7 @@ static void *telling_new(void)
 	return xcalloc(1, sizeof(struct telling));
 }
 
-/* A token's text, or its bytes where they are no text of their own; and the end of its object. */
+/* A token's text, or its bytes where they are not text by themselves; and the end of its object. */
 static void put_piece(const struct served *d, int32_t id, struct buf *out)
 {
 	size_t n = 0;

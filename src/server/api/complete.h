@@ -13,7 +13,7 @@ int prompts_read(struct generation *g, const struct json *v, const char *field, 
 int completion_prompts(struct generation *g, const struct json *body, struct problem *p);
 
 /* Adds the member "model" to an object of which out is the beginning; ollama's names that end with ":latest" name what
- * stands before. */
+ * comes before. */
 void ollama_put_model(const struct json *model, struct buf *out);
 
 /* A prompt for the text between two given ones (fill in the middle), where the model has tokens for that; fills

@@ -60,7 +60,7 @@ static int image(const struct json *part, struct images *im, const char *at, str
 	return images_url(im, s, n, where, out, p);
 }
 
-/* A string, or parts with text, joined, and marks of images between; im NULL: none may stand here. */
+/* A string, or parts with text, joined, and marks of images between; im NULL: none is accepted here. */
 static int text_of(const struct json *v, struct images *im, const char *at, struct buf *out, struct problem *p)
 {
 	static const char *const kinds[] = { "input_text", "output_text",  "text",

@@ -32,7 +32,7 @@ int adapter_named(const struct served *d, const char *name, size_t n)
 	return -1;
 }
 
-/* A list of {"id", "scale"}; at: where it stands, for messages.  Those that it leaves out have scale 0. */
+/* A list of {"id", "scale"}; at: its place, for messages.  Those that it leaves out have scale 0. */
 static int read_list(const struct json *list, const char *at, const struct served *d, float *scale, struct problem *p)
 {
 	static const struct field known[] = { { "id" }, { "scale" }, { NULL } };

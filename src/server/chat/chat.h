@@ -1,6 +1,6 @@
 /* chat.h - what the endpoints that answer conversations share: from messages,
  * tools and wishes about thinking to a prompt and what the answer begins with;
- * and the pieces of an answer as they are told. */
+ * and the pieces of an answer as they are sent. */
 #ifndef SERVER_CHAT_H
 #define SERVER_CHAT_H
 

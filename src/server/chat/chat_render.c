@@ -30,7 +30,8 @@ static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 	while (i < 7 && strcmp(c->effort, efforts[i]))
 		i++;
 	if (template_uses(t, "reasoning_effort")) {
-		/* Templates with messages for thoughts know three efforts; "none" is the lowest of them, with the thought cut short. */
+		/* Templates with messages for thoughts know three efforts; "none" is the lowest of them, with the thought cut
+		 * short. */
 		if (speech_of(t)->turn && i < 7) {
 			c->budget = !i && c->budget < 0 ? 0 : c->budget;
 			c->effort = i < 3 ? "low" : i > 3 ? "high" : "medium";
@@ -72,7 +73,7 @@ static void put_members(struct buf *b, const struct json *object)
 }
 
 /* The template's variables: the server's, over them what the request's fields mean,
- * over them its own.  Of a repeated name the last value counts. */
+ * over them its own.  The last value of a repeated name counts. */
 static struct json *variables(const struct generation *g, const struct chat *c)
 {
 	struct json *out;
@@ -303,7 +304,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 	}
 	if (g->x)
 		messages = roles_fit(&g->x->srv->roles[g->tools != NULL], messages);
-	/* A message that the answer continues is no turn of ours, and neither is the continuation. */
+	/* Neither a message that the answer continues nor the continuation is a turn of ours. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;
 		if (!(messages = mark_end(g, messages, p))) {

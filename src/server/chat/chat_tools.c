@@ -68,7 +68,7 @@ int chat_choice(struct chat *c, const struct json *v, struct problem *p)
 	if (s && strcmp(s, "function") && strcmp(s, "custom"))
 		return problem_set(p, 400, "unsupported_field", "tool_choice",
 		                   "tool_choice of type \"%.40s\" is not supported by this server", s);
-	/* The name stands beside the type in the Responses API, in an object named after the type in the other. */
+	/* The name is next to the type in the Responses API, in an object named after the type in the other. */
 	inside = s && *s == 'c' ? "custom" : "function";
 	if (!name && (v = json_get(v, inside)))
 		name = json_get(v, "name");

@@ -18,7 +18,7 @@ static void put_token(struct buf *out, const struct tokenizer *t, const char *na
 	buf_putc(out, '}');
 }
 
-/* The message whose text holds this token; what stands before the first belongs
+/* The message whose text holds this token; what comes before the first belongs
  * to none (tools, the template's own words). */
 static int message_of(const struct explained *x, int pos)
 {

@@ -8,7 +8,7 @@
 
 struct clients;
 
-/* A prompt, as far as explaining it needs. */
+/* The parts of a prompt that explaining it needs. */
 struct explained {
 	const struct tokens *ids;
 	const int *message_at; /* [n_message] token where each message's text begins; NULL: not known */

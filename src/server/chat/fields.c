@@ -227,7 +227,7 @@ static bool same_json(const struct json *a, const struct json *b)
 }
 
 /* Fields that came under other names, and the value that counts of each: its own name's, or else that of the first
- * synonym that is no null. */
+ * synonym that is not null. */
 struct renamed {
 	struct {
 		const char *name;

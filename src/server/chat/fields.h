@@ -65,8 +65,8 @@ struct warnings {
 void warnings_init(struct warnings *w);
 void warnings_fini(struct warnings *w);
 bool warnings_some(const struct warnings *w);
-/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit to stand in a
- * header; nothing when there are none. */
+/* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit for a header;
+ *  nothing when there are none. */
 void warnings_put(const struct warnings *w, struct buf *out);
 /* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */
 void warnings_add(struct buf *list, const char *at, const char *name);
@@ -76,7 +76,7 @@ void warnings_add(struct buf *list, const char *at, const char *name);
 int fields_check(const struct json *object, const char *at, const struct field *const *tables, struct warnings *w,
                  struct problem *p);
 /* Replaces synonyms by the names that are read, and checks the fields.  Takes body, which body_parse made.  Returns the
- * object, to be freed with json_free, or NULL with *p filled.  A synonym beside the field's own name, or another synonym of
+ * object, to be freed with json_free, or NULL with *p filled.  A synonym given with the field's own name, or another synonym of
  * it, with another value is an ignored field. */
 struct json *body_check(struct json *body, const struct field *const *tables, struct warnings *w, struct problem *p);
 /* body_parse and body_check. */

@@ -135,7 +135,7 @@ static int check_strict(const struct generation *g, struct problem *p)
 	return p->status;
 }
 
-/* Whom the request counts for, where its key does not say. */
+/* The client that the request counts for, if its key does not say. */
 static void name_client(struct exchange *x, const struct json *body)
 {
 	static const char *const names[] = { "user", "safety_identifier" };

@@ -75,9 +75,9 @@ struct generation {
 	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
 	struct json *shown;          /* tools with what the template wants of them; NULL: they are shown as they are */
 	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
-	struct tool_kinds kinds;     /* of tools that are no functions */
+	struct tool_kinds kinds;     /* of tools that are not functions */
 	const struct dialect *const *dialects;
-	const struct speech *speech; /* what stands around thoughts */
+	const struct speech *speech; /* what is around thoughts */
 	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
 	struct tokens lead_open, lead_end, lead_then;
 	bool led;
@@ -170,7 +170,7 @@ void event_named(struct buf *out, const char *name); /* with an event line befor
 void event_end(struct buf *out);
 /* "stop", "length"; NULL in C for an answer that was broken off. */
 const char *finish_name(enum finish f);
-/* A token as logprobs show it: its text, U+FFFD for what is no UTF-8. */
+/* A token as logprobs show it: its text, U+FFFD for what is not UTF-8. */
 void put_token(const struct served *d, int32_t id, struct buf *out);
 void put_logprob(struct buf *out, float v);
 

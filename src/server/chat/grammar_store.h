@@ -1,4 +1,4 @@
-/* grammar_store.h - grammars that were compiled, for who sends the same tools or form again.
+/* grammar_store.h - compiled grammars, for requests that send the same tools or form again.
  *
  * Agents send the same tools with every turn, and some clients the same schema with every
  * request.  A grammar is found by a digest of all that it was made from; those used longest

@@ -312,7 +312,7 @@ static int read_sampling(struct params *a, const struct json *body, struct probl
 	    (r = field_int(body, "repeat_last_n", -1, INT32_MAX, &last_n, p)) ||
 	    (r = field_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, p)))
 		return r;
-	/* Where this name comes from, 0 is no penalty of any kind, and -1 looks at all that came before. */
+	/* Where this name comes from, 0 means no penalty of any kind, and -1 looks at all that came before. */
 	if (last_n == 0)
 		s->repetition_penalty = 1, s->presence_penalty = s->frequency_penalty = 0;
 	else if (last_n > -2)

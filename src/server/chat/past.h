@@ -29,7 +29,7 @@ struct past {
 	int n_splice, n_token; /* tokens: of all of them */
 };
 
-/* Everything beside messages that a prompt depends on: tools and template variables as JSON texts, and the
+/* Everything besides messages that a prompt depends on: tools and template variables as JSON texts, and the
  * owner of the conversation. */
 struct past_context {
 	const char *salt; /* NULL: "" */
@@ -49,7 +49,7 @@ void past_restore(const struct past *h, const struct json *messages, struct buf 
 void past_blank(const struct past *h, const struct json *messages, struct buf *out);
 /* Puts the turns' own text into the rendered prompt, wherever the template begins
  * the turn as it did when it was answered; else (it drops past thinking, say) the
- * rendering stands.  blank: of past_blank. */
+ * rendering is kept. blank: of past_blank. */
 void past_splice(struct past *h, struct prompt *p, const struct template_output *blank, const struct tokenizer *t);
 /* Remembers the answer to this history, whose prompt ended with header. */
 void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer);

@@ -35,7 +35,7 @@ static void find_user(struct prompt *p)
 	}
 }
 
-/* Where the first and the last user's words begin: before the first stand system
+/* Where the first and the last user's words begin: before the first are system
  * and tools, which other conversations share; the last is what people edit. */
 static void find_turns(struct prompt *p, const struct json *messages)
 {

@@ -79,7 +79,7 @@ void roles_try(struct roles *r, const struct served *d, bool for_tools)
 	                       "rone");
 
 	*r = (struct roles){ .calls = true, .text_arguments = true, .long_ids = true, .after_tool = true };
-	/* Shown where it stands, also when more was said: some show it with the newest question, and keep no prefix. */
+	/* Shown in its place, also when more was said: some show it with the newest question, and keep no prefix. */
 	r->system = SHOWS(SAYS("system", "sone") "," SAYS("user", "qone"), "sone", "qone") &&
 	            SHOWS(SAYS("system", "sone") "," SAYS("user", "qone") "," SAYS("assistant",
 	                                                                           "aone") "," SAYS("user", "qtwo"),
@@ -157,7 +157,7 @@ static void put_but(struct buf *b, const struct json *object, const char *name, 
 	buf_putc(b, '}');
 }
 
-/* ---- who speaks when ---- */
+/* ---- the order of roles ---- */
 
 /* A message of the new list: an old one, with another content if `changed`, or a new one of the user (m NULL). */
 struct turn_out {
@@ -337,7 +337,7 @@ static struct json *fit_turns(const struct roles *r, struct json *messages)
 
 /* ---- calls ---- */
 
-/* A call with arguments that are an object: where they are text, which is no JSON, as of a call that broke off, one
+/* A call with arguments that are an object: where they are text that is not JSON, as of a call that broke off, one
  * whose only argument it is. */
 static void put_object_call(struct buf *b, const struct json *call)
 {
@@ -495,7 +495,7 @@ static size_t put_apart(const struct roles *r, struct buf *b, const struct json 
 	return end - at;
 }
 
-/* A thought under the name that the template looks for.  Such a template takes a thought or a text beside calls, not
+/* A thought under the name that the template looks for.  Such a template takes a thought or a text with calls, not
  * both: then the text follows the thought. */
 static void put_thinking(struct buf *b, const struct json *m)
 {

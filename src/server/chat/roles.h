@@ -4,7 +4,7 @@
  * refuse that, or leave it out of the prompt without a word.  Each template is tried once with small conversations;
  * then every conversation is rewritten to what it takes.  docs/roles.md says what becomes what, and why.
  *
- * A message is rewritten where it stands, as a function of itself and of the messages before it, so that a prompt is
+ * A message is rewritten in its place, as a function of itself and of the messages before it, so that a prompt is
  * still the beginning of the next request's. */
 #ifndef SERVER_ROLES_H
 #define SERVER_ROLES_H
@@ -34,8 +34,8 @@ void roles_try(struct roles *r, const struct served *d, bool tools);
 /* Takes an array of messages in the normal form of messages.h, gives another (or the same). */
 struct json *roles_fit(const struct roles *r, struct json *messages);
 
-/* Parses what was appended to b, in the place of messages, and empties b.  Text that is no JSON would be a fault of
- * ours: then the messages stay as they are. */
+/* Parses what was appended to b, in the place of messages, and empties b.  Text that is not JSON would be a fault
+ * of ours: then the messages stay as they are. */
 struct json *messages_instead(struct json *messages, struct buf *b);
 
 #endif

@@ -49,7 +49,7 @@ void tool_needs_try(struct tool_needs *needs, const struct served *d)
 
 /* ---- completing tools ---- */
 
-/* Puts the members of object but the one that is named `instead`; "{" stands before, and the members that come after
+/* Puts the members of object but the one that is named `instead`; "{" comes before, and the members that come after
  * them begin with a comma. */
 static void put_members_but(struct buf *b, const struct json *object, const char *instead)
 {

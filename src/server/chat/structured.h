@@ -6,12 +6,12 @@
 #include "server/chat/generate.h"
 
 /* {"type": "text" | "json_object" | "json_schema" | "grammar", ...} in the form of chat
- * completions (json_schema: {schema}) or responses (schema beside type).  field is
+ * completions (json_schema: {schema}) or responses (schema next to type).  field is
  * what errors call it.  Sets g->content. */
 int structured_format(struct generation *g, const struct json *format, const char *field, struct problem *p);
 
 /* response_format, and what other servers have, out of a body: the fields of form_fields,
- * which must stand before params_fields in an endpoint's tables. */
+ * which must come before params_fields in an endpoint's tables. */
 extern const struct field form_fields[];
 int structured_fields(struct generation *g, const struct json *body, struct problem *p);
 

@@ -258,7 +258,7 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	if ((text = json_str(json_get(t, "description"), &n)))
 		buf_put(&about, text, n);
 	if (definition && expression) {
-		/* The expression is the whole input; a schema's may stand anywhere in a string. */
+		/* The expression is the whole input; a schema's may be anywhere in a string. */
 		buf_puts(&pattern, ",\"pattern\":\"^(?:");
 		json_put_inside(&pattern, definition, n_rules);
 		buf_puts(&pattern, ")$\"");
@@ -277,7 +277,7 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	return 0;
 }
 
-/* A function, all of whose members but the type are told. */
+/* A function, all of whose members but the type are shown. */
 static int put_function(struct making *m, const struct json *t, const char *at, const char *space)
 {
 	static const char *const ours[] = { "type", "name", "defer_loading", "output_schema" };

@@ -1,4 +1,4 @@
-/* tool_kinds.h - tools that are no functions: made functions for the model, and turned back for the client.
+/* tool_kinds.h - tools that are not functions: made functions for the model, and turned back for the client.
  *
  * A custom tool takes free text: the model sees a function with one string, "input".  A namespace holds functions: each
  * is one of its own, whose name begins with the namespace's.  A search for tools that the client runs is a function
@@ -43,7 +43,7 @@ int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *
 void tool_flat_name(const char *space, const char *name, struct buf *out);
 /* The arguments that stand for a custom tool's input; and back. */
 void tool_put_input(const char *input, size_t n, struct buf *out);
-/* Of a call that broke off, its input as far as it came. */
+/* The input that came of a call that broke off. */
 void tool_get_input(const char *arguments, size_t n, struct buf *out);
 
 /* The functions of list that may be called, as grammars want them: a function without parameters, in whatever spelling,

@@ -35,7 +35,7 @@ void turns_free(struct turns *s); /* NULL is allowed; all turns must have been g
 struct turn *turns_find(struct turns *s, const struct digest *key);
 void turns_give_back(struct turns *s, struct turn *t); /* NULL is allowed */
 
-/* Copies what it is given.  Of two turns with one key the later counts. */
+/* Copies what it is given.  The later of two turns with one key counts. */
 void turns_put(struct turns *s, const struct digest *key, const struct tokens *answer, const char *header,
                const char *message, size_t n_message);
 

@@ -1,7 +1,7 @@
 /* access.h - one line in the log for each request, when it is over.
  *
  * INFO for what gives the engine work, DEBUG for the rest (probes and scrapes
- * come every few seconds).  Text of a prompt is logged by nobody unless
+ * come every few seconds).  Text of a prompt is logged only if
  * --log-prompts asks for it. */
 #ifndef SERVER_ACCESS_H
 #define SERVER_ACCESS_H

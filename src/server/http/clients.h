@@ -1,7 +1,7 @@
-/* clients.h - who may ask, and who a request belongs to.
+/* clients.h - which clients may ask, and which one a request belongs to.
  *
  * A client is what fairness is between.  With several keys it is the key; where
- * there is one key or none, which tells nobody apart, the request's "user"; else
+ * there is one key or none, which distinguishes no clients, the request's "user"; else
  * the address without its port. */
 #ifndef SERVER_CLIENTS_H
 #define SERVER_CLIENTS_H

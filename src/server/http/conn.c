@@ -330,7 +330,7 @@ static void forget_body(struct conn *c)
 	c->body_counted = 0;
 }
 
-/* The header is complete: who will answer, and is the body wanted at all? */
+/* The header is complete: which endpoint answers, and is the body wanted at all? */
 static void head_complete(struct conn *c)
 {
 	struct problem p;

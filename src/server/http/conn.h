@@ -3,7 +3,7 @@
  * Reading stays armed in every state.  While a request is being answered the
  * input may hold a little of the next (CONN_AHEAD); more closes the connection
  * and cancels.  Output that the client does not take is bounded: above
- * CONN_MARK nobody adds to it but to finish, and a client that stays there is
+ * CONN_MARK output is added only to finish, and a client that stays there is
  * given up.  IO thread only. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H

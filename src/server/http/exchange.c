@@ -29,7 +29,7 @@ void random_id(char out[24])
 	out[22] = 0;
 }
 
-/* ---- who answers ---- */
+/* ---- which endpoint answers ---- */
 
 enum { PATH_ROOM = 256 }; /* of a path with doubled slashes; a longer one is none of ours */
 
@@ -249,7 +249,7 @@ void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX
 		snprintf(out, REQUEST_ID_MAX, "%s", other);
 }
 
-/* Header x-request-deadline-ms: milliseconds from now.  A value that is no number is ignored. */
+/* Header x-request-deadline-ms: milliseconds from now.  A value that is not a number is ignored. */
 static int64_t read_deadline(const struct http *h, int64_t now)
 {
 	enum { MS_MAX = 1000000000 }; /* eleven days */
@@ -407,7 +407,7 @@ void exchange_leave(struct exchange *x, enum cause why)
 	atomic_store(&x->gone, true);
 	if (x->stage == PREPARING && !x->cancelled)
 		exchange_cancelled(x, LEFT_PREPARING);
-	/* Of one that is at work the worker's post is the end. */
+	/* If it is at work, the worker's post is the end. */
 	if (x->stage != PREPARING || workers_take_back(x->srv, x))
 		put_to_rest(x);
 }

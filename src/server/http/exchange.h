@@ -1,7 +1,7 @@
 /* exchange.h - one request and its answer.
  *
- * The way of an exchange: conn.c reads a request and asks exchange_route who
- * answers it.  With the body complete, exchange_begin gives it to a worker
+ * The way of an exchange: conn.c reads a request and asks exchange_route
+ * which endpoint answers it.  With the body complete, exchange_begin gives it to a worker
  * (its endpoint's prep: parsing, templating, tokenising), then ready runs on the IO
  * thread; it replies, or starts work in the engine and replies as wake is
  * called.  exchange_end closes it.
@@ -111,7 +111,7 @@ struct exchange {
 	char request_id[REQUEST_ID_MAX]; /* ... unless the client gave one */
 	char peer[64];
 	int key;                 /* which of the server's keys it came with, or NO_KEY */
-	char client[CLIENT_MAX]; /* whom it counts for; see clients.h */
+	char client[CLIENT_MAX]; /* the client that it counts for; see clients.h */
 	bool keyed;              /* by its key, whatever the body says */
 	struct access access;    /* for the log */
 	enum cause cause;        /* why it was cancelled, if it is */

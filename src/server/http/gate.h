@@ -1,10 +1,10 @@
 /* gate.h - which web pages may reach the server.
  *
  * A browser sends a page's requests to any address that its machine can reach, this server's
- * included, whoever wrote the page.  Three things tell them from a program's: Origin, which
+ * included, whatever the page's origin.  Three things tell them from a program's: Origin, which
  * pages of elsewhere cannot leave out; Host, which still names the page's own server where a
  * name was rebound to this address; and the content types that a page may send without asking
- * first.  Nothing here stands in place of an API key: programs write what they like.
+ * first.  Nothing here replaces an API key: programs write what they like.
  *
  * IO thread; nothing is kept. */
 #ifndef SERVER_GATE_H
@@ -23,7 +23,7 @@ struct gate {
 /* Is this what an address of this machine alone is written as (localhost, 127.x, ::1)? */
 bool gate_is_local(const char *host);
 
-/* May a page of this request's origin read the reply?  Of our own pages: they need no leave. */
+/* May a page of this request's origin read the reply?  Our own pages need no permission. */
 bool gate_allows(const struct gate *g, const struct http *h);
 
 /* 0, or *p's status: 403 for a page of elsewhere or a Host that is not ours, 415 for a body of a

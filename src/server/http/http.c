@@ -247,7 +247,7 @@ static bool list_has(struct http_slice v, const char *token)
 	return false;
 }
 
-/* The fields that decide where the message ends, and who may speak next. */
+/* The fields that decide where the message ends, and which side continues. */
 static enum http_status frame(struct http *h)
 {
 	int hosts = 0, codings = 0;

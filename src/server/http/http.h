@@ -4,7 +4,7 @@
  * depend on the cut.  Knows nothing of sockets.  What RFC 9112 lets a server
  * either repair or refuse is refused, since two parsers that repair differently
  * are how requests are smuggled past a proxy: a second Content-Length, a length
- * beside a transfer coding, LF without CR, folded lines, blanks before the colon,
+ * with a transfer coding, LF without CR, folded lines, blanks before the colon,
  * control bytes, odd chunk sizes.  Memory is bounded by struct http_limits.
  * Used by conn.c; one thread at a time. */
 #ifndef SERVER_HTTP_H

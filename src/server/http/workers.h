@@ -1,10 +1,10 @@
-/* workers.h - the threads that parse, template and tokenise, and who waits for them.
+/* workers.h - the threads that parse, template and tokenise, and the requests that wait for them.
  *
  * Clients (clients.h) with requests to prepare stand in a ring and are served in turn, a request
  * each.  One client has at most all workers but one at work, so that another's request begins at
  * once, whatever the first has sent.  What a request may cost is bounded (base/allowance.h).
  *
- * A worker that waits for another machine (image_hosts.h) stands aside: it computes nothing, so another thread has its
+ * A worker that waits for another machine (image_hosts.h) steps aside: it computes nothing, so another thread has its
  * place, and its client may have another request at work.
  *
  * What waits here waits for an answer as much as what waits in the engine, so it counts in the
@@ -29,8 +29,8 @@ struct line {
 	char client[CLIENT_MAX];
 	struct exchange *head, **tail;
 	int n_waiting, n_working, n_aside;
-	int n_back;        /* threads that stood aside and wait for a place */
-	struct line *next; /* of the ring, which begins with who is next */
+	int n_back;        /* threads that stepped aside and wait for a place */
+	struct line *next; /* of the ring, which begins with the next client */
 };
 
 /* Memory that is given up: large values are freed here and not on the loop. */
@@ -49,7 +49,7 @@ struct worker {
 	bool aside;
 };
 
-/* Threads that may stand aside at once, and those of them that may do so for one client. */
+/* Threads that may step aside at once, and those of them that may do so for one client. */
 enum { ASIDE_MAX = 64, ASIDE_CLIENT_MAX = 32 };
 
 /* All under the server's lock. */
@@ -81,7 +81,7 @@ void workers_discard(struct server *s, void (*drop)(void *p), void *p);
 void workers_trim(struct server *s);
 
 /* The calling worker is going to wait for another machine; workers_back ends that, once there is a place again.  Not 0: *p's
- * status, with nothing begun, as too many wait already.  On a thread that is no worker both do nothing. */
+ * status, with nothing begun, as too many wait already.  On a thread that is not a worker both do nothing. */
 int workers_aside(struct problem *p);
 void workers_back(void);
 

@@ -141,7 +141,7 @@ static int open_below(int folder, char *rest, struct err *err)
 		name[n] = 0;
 		if (*next)
 			fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		else if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW)) /* a device is not so much as opened */
+		else if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW)) /* a device is not even opened */
 			fd = -1;
 		else if (!S_ISREG(st.st_mode)) {
 			fd = -1;

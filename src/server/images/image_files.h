@@ -1,4 +1,4 @@
-/* image_files.h - files of the server's machine that requests may name: those below folders that whoever starts it lists.
+/* image_files.h - files of the server's machine that requests may name: those below the folders that the command line lists.
  *
  * A folder is held open from the start on, and a path is followed below it component by component without following
  * links, so nothing that is renamed or linked meanwhile leads out of it. */

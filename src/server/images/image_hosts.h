@@ -1,8 +1,8 @@
-/* image_hosts.h - hosts that images may be fetched from: those that whoever starts the server lists, and no other.
+/* image_hosts.h - hosts that images may be fetched from: those that the command line lists, and no other.
  *
  * HTTP, TLS and URLs are libcurl's, which is opened where hosts are listed and nowhere else.  Redirects are not followed and
- * no proxy is asked, so nothing but a listed host is ever connected to; which address its name stands for is the business of
- * whoever lists it. */
+ * no proxy is asked, so nothing but a listed host is ever connected to; which address its name stands for is up to the
+ * operator. */
 #ifndef SERVER_IMAGE_HOSTS_H
 #define SERVER_IMAGE_HOSTS_H
 
@@ -20,8 +20,9 @@ struct image_hosts {
 	int n;
 	struct curl_calls *curl;
 };
-/* host: [n], borrowed: "NAME", which stands for the port that belongs to http: or https:, or "NAME:PORT".  E_ARG: a word that is
- * no such; E_MISSING: n is above 0 and libcurl is not here.  image_hosts_close in either case.  One thread, before others fetch. */
+/* host: [n], borrowed: "NAME", which means the port that belongs to http: or https:, or "NAME:PORT".  E_ARG: a word that is
+ * neither; E_MISSING: n is above 0 and libcurl is not here.  image_hosts_close in either case.  One thread, before others
+ * fetch. */
 int image_hosts_open(struct image_hosts *h, const char *const *host, int n, struct err *err);
 void image_hosts_close(struct image_hosts *h);
 

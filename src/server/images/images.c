@@ -22,7 +22,7 @@ struct image_kept {
 	uint64_t used;
 };
 
-/* Bytes that an entry counts for beside its vectors; most entries.  Pixels that wait for the tower are a small multiple of
+/* Bytes that an entry counts for besides its vectors; most entries.  Pixels that wait for the tower are a small multiple of
  * the vectors. */
 enum { ENTRY_BYTES = 4096, ENTRIES_MAX = 4096 };
 
@@ -234,7 +234,7 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 	return (r = count_pixels(im, pixels, m, at, p)) ? r : images_take(im, m, text);
 }
 
-/* Of a file: URL, or of one whose host may be asked. */
+/* The image of a file: URL, or of one whose host may be asked. */
 static int open_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
 {
 	uint8_t *bytes;

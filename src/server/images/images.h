@@ -58,8 +58,8 @@ void images_fini(struct images *im);
 int images_take(struct images *im, struct media *m, struct buf *text);
 
 /* Reads an image and appends its mark to text.  url: "data:image/...;base64,...", the base64 alone, or "file:///..." of a
- * file in one of the folders, or "http://..." or "https://..." of one of the hosts.  at names the field.  im NULL: no image may
- * stand here.  Other URLs are refused. */
+ * file in one of the folders, or "http://..." or "https://..." of one of the hosts.  at names the field.  im NULL: no image is
+ * accepted here.  Other URLs are refused. */
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
 
 /* The messages with parts in place of marks; the images of the marks are those shown from here on.  Owned by the caller.
@@ -67,7 +67,7 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 struct json *images_parts(struct images *im, const struct json *messages, struct problem *p);
 
 /* Replaces the placeholders in ids, which are as many as there are images shown, by rows, and moves the n positions in
- * `at`, each n_at[] long, of what stands behind them. */
+ * `at`, each n_at[] long, of what follows them. */
 struct image_places {
 	int *at, n;
 };
