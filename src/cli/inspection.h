@@ -48,7 +48,7 @@ struct inspection {
 	const struct model *model;
 	const struct store *store;
 	int64_t elements;                      /* of all tensors in the files */
-	size_t file_bytes;                     /* likewise */
+	size_t file_bytes;                     /* of all files */
 	struct matrix_kind kind[MATRIX_KINDS]; /* the largest first */
 	int n_kind;
 	size_t vectors, vector_bytes;

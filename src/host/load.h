@@ -22,8 +22,8 @@ enum {
 	LOAD_ENGINE = 4,    /* weights, caches, engine */
 	LOAD_LOGITS = 8,    /* the engine gives the logits of all rows */
 	LOAD_BY_HAND = 16,  /* the engine has no thread: the caller runs engine_step */
-	LOAD_HUGE = 32,     /* weights go to huge pages, if it may be: meanwhile ... */
-	LOAD_HUGE_NOW = 64, /* ... or before it is open */
+	LOAD_HUGE = 32,     /* weights go to huge pages where possible, in the background */
+	LOAD_HUGE_NOW = 64, /* weights go to huge pages before the model is open */
 	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
 	LOAD_TOWER = 256,   /* what reads images, if the model has it */
 };

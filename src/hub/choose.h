@@ -31,7 +31,7 @@ int hub_choose(const struct hub_tree *t, const char *type, bool projector, struc
 /* Adds the shards that the text of an index names.  E_FORMAT, E_MISSING. */
 int hub_choose_shards(const struct hub_tree *t, const char *index, size_t n, struct hub_choice *out, struct err *err);
 
-/* The file beside model whose path has `word` in it ("mmproj", "mtp-"): in its folder or one above.  The deepest folder
+/* The file next to model whose path has `word` in it ("mmproj", "mtp-"): in its folder or one above.  The deepest folder
  * counts first, then type, then how near its bits are, then the order of the list.  -1: none. */
 int hub_sidecar(const struct hub_tree *t, int model, const char *word, const char *type);
 

@@ -63,7 +63,7 @@ static int64_t member(const char *s, char name)
 	return -1;
 }
 
-/* What stands between quotes, W/ before them left out. */
+/* What is between quotes, W/ before them left out. */
 static void put_etag(char *out, size_t size, const char *v)
 {
 	size_t n;
@@ -153,7 +153,7 @@ static int fill(const struct hub_head *h, bool redirect, struct hub_file *out, s
 	if (out->size < 0)
 		return err_set(err, E_FORMAT, "the hub's answer does not say how large the file is");
 	if (!hub_is_hex(etag, HUB_COMMIT) && !hub_is_hex(etag, HUB_SHA256))
-		return err_set(err, E_FORMAT, "the hub's answer has an ETag that is no digest: '%.40s'", etag);
+		return err_set(err, E_FORMAT, "the hub's answer has an ETag that is not a digest: '%.40s'", etag);
 	snprintf(out->commit, sizeof out->commit, "%s", h->commit);
 	snprintf(out->digest, sizeof out->digest, "%s", etag);
 	return 0;
@@ -177,7 +177,7 @@ enum hub_step hub_file_step(const struct hub_head *h, const char *asked, struct 
 		return HUB_FOLLOW;
 	}
 	if (strncmp(to, "https://", 8) != 0 && strncmp(to, "http://", 7) != 0) {
-		err_set(err, E_FORMAT, "the hub leads to an address that is no URL");
+		err_set(err, E_FORMAT, "the hub leads to an address that is not a URL");
 		return HUB_REFUSED;
 	}
 	if (!strncmp(asked, "https://", 8) && strncmp(to, "https://", 8) != 0) {

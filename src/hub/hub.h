@@ -73,8 +73,8 @@ struct hub_model {
 	bool whole;          /* what the snapshot has is there, and nothing is half fetched */
 	const char *formats; /* "safetensors", "GGUF Q4_K_M, Q8_0" */
 };
-/* Calls each() for every model of the cache, in order of their names.  E_IO: the cache cannot be read; none is no
- * error. */
+/* Calls each() for every model of the cache, in order of their names.  E_IO: the cache cannot be read; none is
+ * not an error. */
 int hub_list(const struct hub_place *place, void (*each)(void *arg, const struct hub_model *m), void *arg,
              struct err *err);
 /* Removes a model from the cache: with type, its GGUF files of that type and no other.  *bytes: what became free.

@@ -12,7 +12,7 @@ void hub_tree_free(struct hub_tree *t);
 /* The list of a commit's files, trees/COMMIT.json: 0, or E_MISSING where it is not there or of another version. */
 int hub_tree_read(struct hub_tree *t, const char *folder, const char *commit);
 int hub_tree_write(const struct hub_tree *t, const char *folder, const char *commit, struct err *err);
-/* Adds the entries of one page of the hub's answer; those whose path is no safe file name are left out.  E_FORMAT. */
+/* Adds the entries of one page of the hub's answer; those whose path is not a safe file name are left out.  E_FORMAT. */
 int hub_tree_page(struct hub_tree *t, const char *text, size_t n, struct err *err);
 
 /* The commit that refs/REVISION names; revision may be a commit.  E_MISSING; E_FORMAT: what the file has is none. */

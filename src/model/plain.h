@@ -32,7 +32,7 @@ struct plain_plan {
 	 * NULL: none of them. */
 	const float *limit, *limit_shared;
 	bool layer_norm;              /* as the row says, unless the config says otherwise */
-	float embed_scale, logit_cap; /* a; 0: 1.  Of the logits; 0: none */
+	float embed_scale, logit_cap; /* a; 0: 1.  The cap of the logits; 0: none */
 	bool inside; /* the config is that of a model inside of a wrapper, which leaves out what is MistralConfig's default */
 };
 

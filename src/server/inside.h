@@ -33,7 +33,7 @@ struct server {
 	int64_t created;              /* seconds since 1970 */
 	int longest_token;            /* bytes */
 	struct roles roles[2];        /* of a model with a chat template; [1]: of requests that show tools */
-	struct tool_needs tool_needs; /* likewise */
+	struct tool_needs tool_needs; /* of a model with a chat template */
 
 	struct event_base *base;
 	struct evconnlistener *listener;

@@ -189,6 +189,7 @@ struct backend *toy_backend_open(bool far)
 	struct toy_backend *t = xcalloc(1, sizeof *t);
 
 	t->be.ops = &toy_ops;
+	t->be.order = "toy";
 	t->be.threads = 1;
 	t->far = far;
 	return &t->be;

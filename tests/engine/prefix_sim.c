@@ -289,7 +289,7 @@ static void sim_open(struct sim *s, int states, bool kv)
 
 	memset(s, 0, sizeof(*s));
 	s->states = states;
-	s->be = (struct backend){ .ops = &nowhere, .threads = 1 };
+	s->be = (struct backend){ .ops = &nowhere, .order = "nowhere", .threads = 1 };
 	po.group.dim_k = po.group.dim_v = 32;
 	per_token = 2 * fmt->row_bytes(po.group.dim_k);
 	/* As many heads as make a state of the right size. */

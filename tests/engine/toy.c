@@ -258,7 +258,7 @@ struct model *toy_open(const struct toy_opts *o)
 	struct paged_stats ps;
 
 	t->o = *o;
-	t->be = (struct backend){ .ops = &toy_backend_ops, .threads = 1 };
+	t->be = (struct backend){ .ops = &toy_backend_ops, .order = "toy", .threads = 1 };
 	m->ops = &toy_ops;
 	m->be = &t->be;
 	m->arch = "toy";

@@ -182,8 +182,8 @@ with tempfile.TemporaryDirectory() as tmp:
             got = [int(i) for i in re.findall(r"\d+", out.split("\n")[0])]
             check(got == greedy, f"{model}: tokens of {words[:20]!r}: {got[:12]}, {greedy[:12]} {err}")
     for line, what in (("x 'a' 1", "is not an id, a text and a length"), ("5 'a' 1", "there twice"), ("0 'a' 1", "there twice"), ("9999 'a' 2", "its text has 1 bytes"),
-                       ("9999 '' 0", "its text has 0 bytes"), ("9999 'a'b' 3", "is no id"), ("9999 '\\q' 1", "is no id"), ("9999 b'\\u0041' 1", "is no id"),
-                       ("9999 '\\ud800' 3", "is no id"), ("9999 'a 2", "is no id"), ("99999999 'ab' 2", "is no id"), ("9999 'ab' 2", "the embedding has 2048 rows")):
+                       ("9999 '' 0", "its text has 0 bytes"), ("9999 'a'b' 3", "is not an id"), ("9999 '\\q' 1", "is not an id"), ("9999 b'\\u0041' 1", "is not an id"),
+                       ("9999 '\\ud800' 3", "is not an id"), ("9999 'a 2", "is not an id"), ("99999999 'ab' 2", "is not an id"), ("9999 'ab' 2", "the embedding has 2048 rows")):
         rwkv_list(lines + [line])
         code, out, err = run("quantize", rwkv_text, "--type", "Q8_0", "--out", at("x.gguf"))
         check(code == 1 and what in err and (what.startswith("the") and "embedding" in what or f"line {len(lines) + 1}" in err), f"RWKV's list, {line}: {code} {err}")

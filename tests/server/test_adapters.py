@@ -132,7 +132,7 @@ class Test(unittest.TestCase):
         bad = os.path.join(self.tmp.name, "bad")
         os.mkdir(bad)
         for lora, says in ("x=%s" % bad, "adapter_config.json"), ("=p", "NAME=PATH"), ("x=/nowhere", "neither"), \
-                ("one=%s,much" % self.path[0], "no scale"):
+                ("one=%s,much" % self.path[0], "not a scale"):
             r = subprocess.run([WEFT, "serve", MODEL, "--port", "0", "--lora", lora], capture_output=True, text=True)
             self.assertEqual(r.returncode != 0 and says in r.stderr, True, (lora, r.stderr))
         r = subprocess.run([WEFT, "serve", MODEL, "--port", "0"] + ["--lora", "a=%s" % self.path[0]] * 2, capture_output=True,

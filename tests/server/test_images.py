@@ -185,8 +185,8 @@ class Images(unittest.TestCase):
                                ("file:///etc/passwd", "unsupported_content", '"file"'),
                                ("FILE:///etc/passwd", "unsupported_content", "opens nothing"),
                                ("data:image/png,abc", "invalid_value", "base64"), ("data:", "invalid_value", "base64"),
-                               ("data:image/png;base64,a*b", "invalid_value", "no base64"), ("", "invalid_value", "no base64"),
-                               ("A", "invalid_value", "no base64"),
+                               ("data:image/png;base64,a*b", "invalid_value", "not base64"), ("", "invalid_value", "not base64"),
+                               ("A", "invalid_value", "not base64"),
                                (url("zork"), "invalid_image", "this is no image"),
                                (url("PIC 40x40 large"), "image_too_large", "1000 are the most")):
             with self.subTest(url=u):

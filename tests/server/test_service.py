@@ -157,9 +157,9 @@ class Starting(unittest.TestCase):
             finally:
                 s.close()
 
-        self.assertRegex(said("--host", "0.0.0.0"), "(?m)warn.*--host 0.0.0.0 without --api-key: everybody")
-        self.assertNotIn("everybody", said("--host", "0.0.0.0", "--api-key", "k"))
-        self.assertNotIn("everybody", said())
+        self.assertRegex(said("--host", "0.0.0.0"), "(?m)warn.*--host 0.0.0.0 without --api-key: every client")
+        self.assertNotIn("every client", said("--host", "0.0.0.0", "--api-key", "k"))
+        self.assertNotIn("every client", said())
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ static void test_gone(void)
 		struct err err;
 
 		allowance_begin(&w, 0, &gone);
-		CHECK(grammar_compile(j, &g, &err) == E_LIMIT && strstr(err.msg, "nobody waits"), "%s: %s", schemas[i],
+		CHECK(grammar_compile(j, &g, &err) == E_LIMIT && strstr(err.msg, "nothing waits"), "%s: %s", schemas[i],
 		      err.msg);
 		CHECK(spent(&w) < 1000, "%s: %llu steps", schemas[i], (unsigned long long)spent(&w));
 		allowance_end();

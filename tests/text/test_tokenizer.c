@@ -352,7 +352,7 @@ static void test_refused(void **state)
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[]}" }, "Sequence" },
 		{ { .post = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{}}],"
 		            "\"special_tokens\":{\"x\":{\"ids\":[999]}}}" },
-		  "no token" },
+		  "not a token" },
 		{ { .decoder = "null" }, "decoder" },
 		{ { .decoder = "{\"type\":\"WordPiece\"}" }, "in the pre_tokenizer and not in the decoder" },
 		{ { .decoder = "{\"type\":\"CTC\"}" }, "CTC" },
@@ -444,7 +444,7 @@ static void test_step_limit(void **state)
 		                                  0, &v, &err),
 		                 E_LIMIT);
 		allowance_end();
-		assert_non_null(strstr(err.msg, "nobody waits"));
+		assert_non_null(strstr(err.msg, "nothing waits"));
 		tokens_fini(&v);
 		tokenizer_close(t);
 	}

@@ -28,11 +28,11 @@
 enum {
 	DEPTH = 512,     /* reads under way at once, as many as a layer misses: docs/experts-from-disk.md, "Reading" */
 	AHEAD_SHARE = 4, /* at most one slot in AHEAD_SHARE holds an expert that was read ahead */
-	GUESSES = 256,   /* guesses after which their use is judged, ... */
-	GUESS_PAUSE = 8192, /* ... and visits without guesses where they do not pay */
+	GUESSES = 256,   /* guesses after which their use is judged */
+	GUESS_PAUSE = 8192, /* visits without guesses after they did not pay */
 	WIDE_SHARE = 8,     /* a visit is wide if it leaves at most one expert in WIDE_SHARE unused */
-	VICTIMS = 32,       /* slots that are found to give way in one pass over all of them, ... */
-	VICTIM_VISITS = 8,  /* ... which are asked again after so many visits */
+	VICTIMS = 32,       /* slots to evict that one pass over all of them finds */
+	VICTIM_VISITS = 8,  /* visits after which that pass is made again */
 };
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
@@ -88,10 +88,10 @@ struct slots {
 	const struct stream_file *of;
 	int n_file;
 
-	struct slot *victim[VICTIMS]; /* those of next_victim .. n_victim - 1 give way next, in this order, ... */
-	double count[VICTIMS];        /* ... which had these counts, ... */
+	struct slot *victim[VICTIMS]; /* next_victim .. n_victim - 1 are evicted next, in this order */
+	double count[VICTIMS];        /* the victims' counts when they were found */
 	int n_victim, next_victim;
-	int64_t victims_of; /* ... in this visit */
+	int64_t victims_of; /* the visit in which the victims were found */
 	bool some_free;     /* perhaps */
 
 	struct slot_layer *visited;

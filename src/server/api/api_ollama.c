@@ -17,7 +17,7 @@
 
 /* ---- reading ---- */
 
-/* Of both. */
+/* Fields of chat and generate. */
 static const struct field ollama_fields[] = {
 	TAKEN("model", TAKES_STRING),
 	{ "format" },

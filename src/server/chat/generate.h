@@ -38,8 +38,8 @@ struct choice {
 
 	/* The endpoint's: what was written and not yet sent. */
 	struct split split; /* chats */
-	int told;           /* pieces of it that the client knows ... */
-	size_t told_bytes;  /* ... and bytes of the next */
+	int told;           /* pieces of it that the client knows */
+	size_t told_bytes;  /* bytes of the next piece that the client knows */
 	bool told_begun;
 	int told_calls;
 	struct buf called; /* the function whose call is being told; completions: prompt_logprobs */
@@ -69,8 +69,8 @@ struct generation {
 	int *message_at, n_message;  /* with cache_report: see explain.h; NULL: not known */
 	struct prefix_report prefix; /* of the first choice */
 	struct past past;            /* of a chat, where turns are replayed */
-	bool remember;               /* its answers are turns ... */
-	char *header;                /* ... that begin so */
+	bool remember;               /* its answers are kept as turns */
+	char *header;                /* how such a turn begins */
 	struct json *body;           /* kept while choices look at its tools */
 	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
 	struct json *shown;          /* tools with what the template wants of them; NULL: they are shown as they are */

@@ -104,11 +104,11 @@ struct exchange {
 	struct server *srv;
 	struct conn *conn; /* NULL: the client left */
 	const struct route *route;
-	struct buf body, rest;           /* rest: decoded path after a prefix route */
-	struct buf query;                /* of a prefix route, as it came */
-	int64_t body_counted;            /* of body, in the server's sum */
-	char id[40];                     /* random part of the answer's id; also the request id ... */
-	char request_id[REQUEST_ID_MAX]; /* ... unless the client gave one */
+	struct buf body, rest; /* rest: decoded path after a prefix route */
+	struct buf query;      /* of a prefix route, as it came */
+	int64_t body_counted;  /* of body, in the server's sum */
+	char id[40];           /* random part of the answer's id; also the request id, unless the client gave one */
+	char request_id[REQUEST_ID_MAX]; /* the client's, or that of id */
 	char peer[64];
 	int key;                 /* which of the server's keys it came with, or NO_KEY */
 	char client[CLIENT_MAX]; /* the client that it counts for; see clients.h */

@@ -42,7 +42,7 @@ static bool is_listed(const char *origins, struct http_slice origin)
 	return false;
 }
 
-/* Of "host", "host:port", "[v6]" and "[v6]:port" the host. */
+/* The host of "host", "host:port", "[v6]" and "[v6]:port". */
 static struct http_slice host_of(struct http_slice h)
 {
 	const char *end = h.n ? memchr(h.p, h.p[0] == '[' ? ']' : ':', h.n) : NULL;

@@ -218,7 +218,7 @@ static enum http_status read_length(struct http *h, struct http_slice v)
 	return HTTP_MORE;
 }
 
-/* host[:port] of RFC 3986 as far as a request smuggler would care. */
+/* host[:port] of RFC 3986: the parts that matter for request smuggling. */
 static bool host_valid(struct http_slice v)
 {
 	for (size_t i = 0; i < v.n; i++)
