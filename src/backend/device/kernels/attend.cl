@@ -22,6 +22,14 @@
 #define G (THREADS / PAIRS)
 #define OWN (Q / G)
 #define TOGETHER 4 /* queries that meet a key at once */
+/* Values whose loads are under way at once, and turns of a loop over dims: more only takes PoCL's compiler longer. */
+#if defined(__NVPTX__)
+#define KEYS 8
+#define UNROLL_DIMS _Pragma("unroll 4")
+#else
+#define KEYS 2
+#define UNROLL_DIMS
+#endif
 
 /* Who attends: a unit's rows, and the query heads [head, head + of_row). */
 struct unit {
@@ -157,9 +165,19 @@ FN void begin(const struct desk *d, GLOBAL const struct attend_shape *s, const s
 	BARRIER();
 }
 
-/* Sixteen numbers of a row of floats, from d0 on, of which n are there. */
-FN void row_16(float *x, GLOBAL const uchar *row, int bits, int d0, int n)
+/* Sixteen numbers of a row of floats, from d0 on, of which n are there.  wide: the row lies at a multiple of 16 bytes. */
+FN void row_16(float *x, GLOBAL const uchar *row, int bits, int d0, int n, int wide)
 {
+	if (wide && bits == 16 && n >= 16) {
+		uint4 a = ((GLOBAL const uint4 *)row)[d0 / 8], b = ((GLOBAL const uint4 *)row)[d0 / 8 + 1];
+		uint two[8];
+
+		two[0] = a.x, two[1] = a.y, two[2] = a.z, two[3] = a.w, two[4] = b.x, two[5] = b.y, two[6] = b.z, two[7] = b.w;
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			x[2 * i] = low_bf16(two[i]), x[2 * i + 1] = high_bf16(two[i]);
+		return;
+	}
 #pragma unroll
 	for (int i = 0; i < 16; i += 2) {
 		if (bits == 16) {
@@ -188,17 +206,19 @@ FN float tree_own(float *f)
 FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const struct attend_shape *s, int j0, int t)
 {
 	float f[TOGETHER][16];
+	int wide = ((ulong)row & 15u) == 0;
 
 #pragma unroll
 	for (int j = 0; j < TOGETHER; j++)
 #pragma unroll
 		for (int i = 0; i < 16; i++)
 			f[j][i] = 0.0f;
+	UNROLL_DIMS
 	for (int d0 = 0; d0 < s->dim; d0 += 16) {
 		int n = s->dim - d0;
 		float x[16];
 
-		row_16(x, row, s->k.bits, d0, n);
+		row_16(x, row, s->k.bits, d0, n, wide);
 #pragma unroll
 		for (int j = 0; j < TOGETHER; j++)
 #pragma unroll
@@ -398,19 +418,27 @@ FN void mixes(float acc[OWN][2], const struct desk *d, GLOBAL const struct atten
 
 			acc[o][0] = mul1(acc[o][0], corr), acc[o][1] = mul1(acc[o][1], corr);
 		}
-#pragma unroll 4
-		for (int i = lo; i < hi; i++) {
-			float x[2];
+		for (int i = lo; i < hi; i += KEYS) {
+			float x[KEYS][2];
 
-			value_pair(x, kv + d->value[i], s, i0);
+#pragma unroll
+			for (int k = 0; k < KEYS; k++)
+				value_pair(x[k], kv + d->value[i + k < hi ? i + k : hi - 1], s, i0);
 #pragma unroll
 			for (int o = 0; o < OWN; o++) {
 				int j = g + G * o;
 
-				/* What a row does not see must not even add zero times itself. */
-				if (j < u->n && (all || (base + i >= d->from[j] && base + i < d->see[j]))) {
-					acc[o][0] = fma1(d->s[j * LINE + i], x[0], acc[o][0]);
-					acc[o][1] = fma1(d->s[j * LINE + i], x[1], acc[o][1]);
+				if (j >= u->n)
+					continue;
+#pragma unroll
+				for (int k = 0; k < KEYS; k++) {
+					int at = base + i + k;
+
+					/* What a row does not see must not even add zero times itself. */
+					if (i + k < hi && (all || (at >= d->from[j] && at < d->see[j]))) {
+						acc[o][0] = fma1(d->s[j * LINE + i + k], x[k][0], acc[o][0]);
+						acc[o][1] = fma1(d->s[j * LINE + i + k], x[k][1], acc[o][1]);
+					}
 				}
 			}
 		}

@@ -14,6 +14,7 @@
 #define LANE (STEPS * BITS / 2) /* words */
 #define WARPS 8                 /* of a work-group of few: they share the groups of a tile */
 #define CHUNK 32                /* groups whose products wait in local memory */
+#define AHEAD (LANE > 8 ? 2 : CHUNK / WARPS) /* groups of a warp whose words are on their way at once */
 
 /* The words of a lane, in loads as wide as there are. */
 FN void lane_words(uint *v, GLOBAL const uint *w)
@@ -55,7 +56,7 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
                 MEM(const float, scaled_sum), MEM(const float, bias), int out_ld, int groups, int rows, int outputs, int add)
 {
 	MMA_SCRATCH(scratch, WARPS);
-	LOCAL float part[CHUNK * 128];
+	LOCAL float part[CHUNK * 128], by[CHUNK * 32], sums[CHUNK * 8]; /* scales and biases of outputs; sums of rows */
 	USE(float, out);
 	USE_CONST(uint, w);
 	USE_CONST(float, sb);
@@ -68,33 +69,48 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 	float acc = 0.0f;
 
 	for (int c0 = 0; c0 < groups; c0 += CHUNK) {
-		for (int i = warp; i < CHUNK; i += WARPS) {
-			int g = c0 + i < groups ? c0 + i : groups - 1, c[4];
-			GLOBAL const uint2 *from = q + ((long)row * groups + g) * (GROUP / 8) + lane % 4;
-			uint2 b[STEPS];
-			uint v[LANE];
+		int there = groups - c0 < CHUNK ? groups - c0 : CHUNK;
 
-			lane_words(v, w + (((long)tile * groups + g) * 32 + lane) * LANE);
-#pragma unroll
-			for (int s = 0; s < STEPS; s++)
-				b[s] = from[s * 4];
-			tile_group(c, v, b, MMA_OF(scratch, warp), lane);
-#pragma unroll
-			for (int j = 0; j < 4; j++) {
-				int o = r + j / 2 * 8, n = lane % 4 * 2 + j % 2;
-				float s = n < rows ? scale[(long)n * groups + g] : 0.0f;
+		for (int k = 0; k < CHUNK / WARPS; k += AHEAD) {
+			uint v[AHEAD][LANE];
+			uint2 b[AHEAD][STEPS];
 
-				part[i * 128 + n * 16 + o] = mul1(s, (float)c[j]);
+#pragma unroll
+			for (int a = 0; a < AHEAD; a++) {
+				int i = warp + (k + a) * WARPS, g = c0 + (i < there ? i : there - 1);
+				GLOBAL const uint2 *from = q + ((long)row * groups + g) * (GROUP / 8) + lane % 4;
+
+				lane_words(v[a], w + (((long)tile * groups + g) * 32 + lane) * LANE);
+#pragma unroll
+				for (int s = 0; s < STEPS; s++)
+					b[a][s] = from[s * 4];
+			}
+#pragma unroll
+			for (int a = 0; a < AHEAD; a++) {
+				int i = warp + (k + a) * WARPS, g = c0 + (i < there ? i : there - 1), c[4];
+
+				tile_group(c, v[a], b[a], MMA_OF(scratch, warp), lane);
+#pragma unroll
+				for (int j = 0; j < 4; j++) {
+					int o = r + j / 2 * 8, n = lane % 4 * 2 + j % 2;
+					float s = n < rows ? scale[(long)n * groups + g] : 0.0f;
+
+					part[i * 128 + n * 16 + o] = mul1(s, (float)c[j]);
+				}
 			}
 		}
+		for (int i = t; i < there * 32; i += 256)
+			by[i] = sb[((long)tile * groups + c0) * 32 + i];
+		if (t % CHUNK < there && t / CHUNK < rows)
+			sums[t] = scaled_sum[(long)(t / CHUNK) * groups + c0 + t % CHUNK];
 		BARRIER();
-		if (fold_r < rows)
-			for (int i = 0; i < CHUNK && c0 + i < groups; i++) {
-				GLOBAL const float *v = sb + (((long)tile * groups + c0 + i) * 16 + fold_o) * 2;
-
-				acc = fma1(v[0], part[i * 128 + t], acc);
-				acc = fma1(v[1], scaled_sum[(long)fold_r * groups + c0 + i], acc);
+		if (fold_r < rows) {
+#pragma unroll 8
+			for (int i = 0; i < there; i++) {
+				acc = fma1(by[i * 32 + fold_o * 2], part[i * 128 + t], acc);
+				acc = fma1(by[i * 32 + fold_o * 2 + 1], sums[fold_r * CHUNK + i], acc);
 			}
+		}
 		BARRIER();
 	}
 	if (fold_r < rows && tile * 16 + fold_o < outputs)

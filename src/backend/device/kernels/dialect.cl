@@ -26,6 +26,7 @@
 typedef unsigned int uint;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
+typedef unsigned long ulong;
 typedef uint uint4 __attribute__((ext_vector_type(4)));
 typedef uint uint2 __attribute__((ext_vector_type(2)));
 #define TID ((int)__nvvm_read_ptx_sreg_tid_x())
