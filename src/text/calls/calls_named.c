@@ -63,6 +63,19 @@ static void name_in_id(const struct split *s, struct head *h)
 	}
 }
 
+/* The bytes of the name at the beginning of a head of n bytes: of a tool, whose name may have blanks and colons in it, or
+ * of none; 0: it is no name. */
+static size_t name_length(const struct split *s, const struct named_form *f, const char *p, size_t n)
+{
+	size_t own = split_prefix(s, p, n), len = 0;
+
+	if (own && (own == n || p[own] == ' ' || strchr(f->cut, p[own])))
+		return own;
+	while (len < n && name_char(p[len]) && !strchr(f->cut, p[len]))
+		len++;
+	return len > NAME_BYTES_MAX || (len < n && p[len] != ' ' && !strchr(f->cut, p[len])) ? 0 : len;
+}
+
 /* Reads the text between the open tag and the arguments. */
 static enum verdict read_head(const struct split *s, const struct named_form *f, const char *p, size_t n, bool over,
                               struct head *h)
@@ -96,10 +109,7 @@ static enum verdict read_head(const struct split *s, const struct named_form *f,
 		h->name += strlen(f->prefix);
 		len -= strlen(f->prefix);
 	}
-	for (h->n_name = 0; h->n_name < len && name_char(h->name[h->n_name]) && !strchr(f->cut, h->name[h->n_name]);)
-		h->n_name++;
-	if (!h->n_name || h->n_name > NAME_BYTES_MAX ||
-	    (h->n_name < len && !strchr(f->cut, h->name[h->n_name]) && h->name[h->n_name] != ' '))
+	if (!(h->n_name = name_length(s, f, h->name, len)))
 		return CALL_NO;
 	if ((early || f->known) && !split_knows(s, h->name, h->n_name))
 		return CALL_NO;
