@@ -63,8 +63,8 @@ static void name_in_id(const struct split *s, struct head *h)
 	}
 }
 
-/* The bytes of the name at the beginning of a head of n bytes: of a tool, whose name may have blanks and colons in it, or
- * of none; 0: it is no name. */
+/* The length of the name that a head of n bytes begins with.  A tool's name may have blanks and colons in it.  0: the head
+ * begins with no name. */
 static size_t name_length(const struct split *s, const struct named_form *f, const char *p, size_t n)
 {
 	size_t own = split_prefix(s, p, n), len = 0;
