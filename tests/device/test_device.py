@@ -9,7 +9,10 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
+import serverkit  # noqa: E402
 from serverkit import Server  # noqa: E402
+
+serverkit.PATIENCE = 600  # PoCL may compile kernels for minutes before the first answer
 
 WEFT, MODELS, PICTURE, DEVICE = sys.argv[1:5]
 TINY, EYES = (os.path.join(MODELS, name) for name in ("weft-tiny", "weft-tiny-eyes"))
