@@ -1,7 +1,7 @@
 /* bench.h - inside `weft bench [MODEL]`: what a row of its table is, and what the
  * machine allows. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
 
 #include "backend/profile.h"
 #include "base/buf.h"

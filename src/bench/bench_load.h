@@ -3,8 +3,8 @@
  * The load is open: requests come when the plan says, whether or not earlier ones
  * were answered, as clients of a real service do.  The whole plan is a function
  * of the seed and the options. */
-#ifndef CLI_BENCH_LOAD_H
-#define CLI_BENCH_LOAD_H
+#ifndef BENCH_BENCH_LOAD_H
+#define BENCH_BENCH_LOAD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* calibrate.h - what each matrix of a model is multiplied with while it reads a text. */
-#ifndef CLI_CALIBRATE_H
-#define CLI_CALIBRATE_H
+#ifndef BENCH_CALIBRATE_H
+#define BENCH_CALIBRATE_H
 
 #include "cli/cli.h"
 #include "export/imatrix.h"

@@ -1,7 +1,7 @@
 /* divergence.h - how far two distributions over the same tokens are apart, row by
  * row, and what is said of all rows together. */
-#ifndef CLI_DIVERGENCE_H
-#define CLI_DIVERGENCE_H
+#ifndef BENCH_DIVERGENCE_H
+#define BENCH_DIVERGENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  *
  * Linux: Documentation/power/powercap; one counter a processor package, in microjoules, for everything that runs on
  * it.  Virtual machines mostly have none, and since Linux 5.10 only root reads them. */
-#ifndef CLI_ENERGY_H
-#define CLI_ENERGY_H
+#ifndef BENCH_ENERGY_H
+#define BENCH_ENERGY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* ids.h - files of token ids: a JSON array of them, or of such arrays. */
-#ifndef CLI_IDS_H
-#define CLI_IDS_H
+#ifndef BENCH_IDS_H
+#define BENCH_IDS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* sorted.h - numbers in rising order, for medians and percentiles. */
-#ifndef CLI_SORTED_H
-#define CLI_SORTED_H
+#ifndef BENCH_SORTED_H
+#define BENCH_SORTED_H
 
 #include <stddef.h>
 

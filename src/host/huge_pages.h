@@ -5,8 +5,8 @@
  * bench/notes/kernels.md, "Huge pages".  So the weights are laid out anew or copied into
  * memory of the process's own behind the program's back (the backend's pack), by a thread
  * that gets the processor time that is left over, and that lets answers go first. */
-#ifndef CLI_HUGE_PAGES_H
-#define CLI_HUGE_PAGES_H
+#ifndef HOST_HUGE_PAGES_H
+#define HOST_HUGE_PAGES_H
 
 #include <pthread.h>
 #include <stdatomic.h>

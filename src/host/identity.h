@@ -1,6 +1,6 @@
 /* identity.h - the digest of everything that determines the numbers of a kept prefix, except its tokens. */
-#ifndef CLI_IDENTITY_H
-#define CLI_IDENTITY_H
+#ifndef HOST_IDENTITY_H
+#define HOST_IDENTITY_H
 
 #include "base/digest.h"
 #include "host/load.h"

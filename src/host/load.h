@@ -1,8 +1,8 @@
 /* load.h - from options to an open model, with progress for a caller that shows it.
  *
  * Shared by the commands that need one.  Errors are the one line a person sees. */
-#ifndef CLI_LOAD_H
-#define CLI_LOAD_H
+#ifndef HOST_LOAD_H
+#define HOST_LOAD_H
 
 #include "base/json.h"
 #include "host/host_opts.h"

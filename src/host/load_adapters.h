@@ -1,6 +1,6 @@
 /* load_adapters.h - the adapters that --lora names. */
-#ifndef CLI_LOAD_ADAPTERS_H
-#define CLI_LOAD_ADAPTERS_H
+#ifndef HOST_LOAD_ADAPTERS_H
+#define HOST_LOAD_ADAPTERS_H
 
 #include "host/host_opts.h"
 #include "engine/engine.h"

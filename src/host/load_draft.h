@@ -1,6 +1,6 @@
 /* load_draft.h - the drafters that the options ask for. */
-#ifndef CLI_LOAD_DRAFT_H
-#define CLI_LOAD_DRAFT_H
+#ifndef HOST_LOAD_DRAFT_H
+#define HOST_LOAD_DRAFT_H
 
 #include "host/host_opts.h"
 #include "engine/engine.h"

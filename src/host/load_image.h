@@ -1,6 +1,6 @@
 /* load_image.h - images for commands: from files and bytes to media objects of the session's tower. */
-#ifndef CLI_LOAD_IMAGE_H
-#define CLI_LOAD_IMAGE_H
+#ifndef HOST_LOAD_IMAGE_H
+#define HOST_LOAD_IMAGE_H
 
 #include "engine/engine.h"
 #include "quant/format.h"

@@ -2,8 +2,8 @@
  *
  * docs/memory.md says what each part is, how what is left open is shared out, and how far the plan is from what is
  * measured. */
-#ifndef CLI_PLAN_H
-#define CLI_PLAN_H
+#ifndef HOST_PLAN_H
+#define HOST_PLAN_H
 
 #include "base/buf.h"
 #include "engine/engine.h"
