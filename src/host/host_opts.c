@@ -2,7 +2,7 @@
 #include "host/host_opts.h"
 
 #include "base/cpu.h"
-#include "host/load.h"
+#include "model/model.h"
 
 void host_opts_init(struct host_opts *o)
 {

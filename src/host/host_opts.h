@@ -15,31 +15,33 @@
 struct texts {
 	const char **v;
 	int n;
-	int source; /* for a parser of options: what gave them (cli/options.c) */
+	int source; /* used by a parser of options: which source gave them (cli/options.c) */
 };
 
 /* Speculation: docs/speculation.md. */
 struct host_draft {
-	struct texts model; /* folders */
+	struct texts model; /* folders, files or cached names of draft models and heads */
 	enum draft_kind { DRAFT_NONE, DRAFT_NGRAM, DRAFT_GRAMMAR, DRAFT_MODEL, DRAFT_HEAD, DRAFT_AUTO } kind;
-	int n; /* tokens */
-	bool fixed;
-	double pretend; /* 0: no */
+	int n;          /* most tokens drafted in a step; 0: none */
+	bool fixed;     /* always n tokens, even when drafting does not pay */
+	double pretend; /* share of drafts accepted without a check; 0: drafts are checked */
 };
 
 /* Prefixes that are kept on disk: docs/prefix-store.md. */
 struct host_disk {
-	const char *dir; /* NULL: none are */
-	size_t bytes;
-	double wait; /* seconds; 0: as long as computing would take */
+	const char *dir; /* NULL: no prefix is kept on disk */
+	size_t bytes;    /* most that the folder may hold */
+	double wait;     /* seconds that a prompt waits for its prefix; 0: as long as computing would take */
 };
 
 /* Experts that stay on disk: docs/memory.md. */
 struct host_experts {
-	const char *dir, *trace, *io;
+	const char *dir;   /* folder for a copy that is faster to read; NULL: read from the model's files */
+	const char *trace; /* file for a log of the experts that each layer used; NULL: none */
+	const char *io;    /* "io_uring" or "threads"; NULL or "auto": the better of these */
 };
 
-/* Answers of a request that does not say. */
+/* Sampling and template of requests that do not set their own. */
 struct host_answer {
 	double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
 	int top_k;
@@ -53,27 +55,27 @@ struct host_answer {
 struct host_opts {
 	const char *model;    /* NULL: the bundled one */
 	const char *mmproj;   /* file of a tower; "none"; NULL: the one next to the model */
-	int ctx_size;         /* positions; 0: the model's own ... */
-	int ctx_default;      /* longest sequence if the model's is longer; 0: the model's */
+	int ctx_size;         /* positions of a sequence at most; 0: ctx_default */
+	int ctx_default;      /* used where ctx_size is 0 and the model has more positions; 0: the model's number */
 	int parallel;         /* sequences at once */
-	int queue;            /* requests that may wait ... */
-	double queue_seconds; /* seconds of prompts that may wait; 0: any */
+	int queue;            /* most requests that may wait */
+	double queue_seconds; /* most work of prompts that may wait, in seconds; 0: no limit */
 	int threads;          /* 0: all processors */
 	int step_rows;        /* 0: what suits the model */
 	int decode_gap;       /* ms; see engine.h */
 	int answer_reserve;   /* tokens; see engine.h */
 	struct choices cpu;
-	const char *device; /* what computes, as --device names it; NULL: auto */
+	const char *device; /* the device that computes, as --device names it; NULL: auto */
 	enum arith arith;
 	size_t memory_bytes; /* for everything; 0: no such bound */
 	size_t expert_bytes; /* for experts that stay on disk; 0: see plan.c */
-	/* Where tables lie, that is matrices of which a step looks up rows. */
+	/* Where tables are kept.  A table is a matrix that a step reads single rows of, such as an embedding. */
 	enum tables { TABLES_AUTO, TABLES_MEMORY, TABLES_DISK } tables;
 	bool small_pages;    /* weights stay where they are mapped */
 	size_t kv_bytes;     /* 0: see plan.c */
 	struct kv_policy kv; /* how keys and values are written */
 	size_t prefix_bytes; /* SIZE_MAX: see plan.c */
-	double verify_cache; /* share of hits that is computed again */
+	double verify_cache; /* share of reused prefixes that are computed again and compared */
 	struct texts lora;   /* NAME=PATH[,SCALE] */
 	struct host_draft draft;
 	struct host_disk disk;
@@ -83,5 +85,9 @@ struct host_opts {
 
 /* One sequence, this machine's processor, fast arithmetic, no drafting; memory and formats as plan.c and the model choose. */
 void host_opts_init(struct host_opts *o);
+
+struct shape;
+/* o->step_rows, or the number of rows that suits a model of this shape where that is 0. */
+int step_rows_of(const struct host_opts *o, const struct shape *shape);
 
 #endif

@@ -440,7 +440,8 @@ static void begin_huge_pages(struct session *s, const struct host_opts *o, const
 	huge_pages_begin(&s->huge, &of, now);
 }
 
-/* Binds the model and all that goes with it, and opens its backends; *eo: what is known of its engine by then. */
+/* Binds the model, its tower and its drafters, opens its backends, and sets the options of *eo that do not depend on the
+ * memory plan. */
 static int bind_engine(struct session *s, const struct host_opts *o, unsigned what, struct engine_opts *eo,
                        struct err *err)
 {
@@ -474,7 +475,7 @@ static int bind_engine(struct session *s, const struct host_opts *o, unsigned wh
 	return what & LOAD_PLAN ? 0 : device_open(s, o, err);
 }
 
-/* Attaches what bind_engine bound, by plan, and starts its engine. */
+/* Plans the memory of what bind_engine bound, attaches it, and starts its engine. */
 static int start_engine(struct session *s, const struct host_opts *o, unsigned what, const struct engine_opts *e,
                         struct err *err)
 {
@@ -620,7 +621,7 @@ int sessions_open(struct session *s, const struct host_opts *given, int n, size_
 
 int session_open(struct session *s, const struct host_opts *o, unsigned what, struct err *err)
 {
-	return sessions_open(s, o, 1, o->memory_bytes, what, err);
+	return sessions_open(s, o, 1, 0, what, err);
 }
 
 void session_close(struct session *s)

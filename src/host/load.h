@@ -79,9 +79,6 @@ void session_close(struct session *s);
 /* Sampling and template variables anew, after options of answers have changed. */
 int session_answer_options(struct session *s, const struct host_opts *o, struct err *err);
 
-/* --prefill-step-size, or what suits a model where it is 0. */
-int step_rows_of(const struct host_opts *o, const struct shape *shape);
-
 /* How a model keeps keys and values, as the options say: [layers_attn], to be freed. */
 int kv_of_options(struct kv_pair **layer, const struct host_opts *o, const struct shape *shape, struct err *err);
 /* Formats, layers, bytes of a token, for a person. */

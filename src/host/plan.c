@@ -22,8 +22,8 @@ size_t plan_total(const struct plan *p)
 	       p->draft;
 }
 
-/* The memory that there is: the machine's, or a device's with room for its driver, but no more than the machine has, where
- * weights and parked sequences lie too. */
+/* Bytes of memory that a plan may count on: the machine's, or those of a device but a sixteenth, which its driver needs.  A
+ * device counts for no more than the machine has, because weights and parked sequences are in the machine's memory too. */
 static size_t machine_bytes(const struct session *s)
 {
 	size_t machine = memory_total(), device = s->device_bytes / 16 * 15;
@@ -166,7 +166,7 @@ static size_t program_bytes(void)
 #endif
 }
 
-/* What no budget changes.  tables_disk: tables stay on disk. */
+/* Sets *p to the parts that no budget changes, and *mo but for its budgets.  tables_disk: tables stay on disk. */
 static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                        const struct engine_opts *eo, bool tables_disk)
 {
@@ -262,7 +262,8 @@ int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const st
 	return 0;
 }
 
-/* Bytes that a model takes whatever the budgets: its fixed parts, and the budgets that its description names. */
+/* Bytes that a model takes at least: its fixed parts, and the budgets that its description names.  experts: all experts are in
+ * memory. */
 static size_t least_of(struct session *s, const struct host_opts *o, const struct engine_opts *eo, bool experts)
 {
 	struct model_opts mo;

@@ -28,14 +28,14 @@ struct plan {
 };
 
 size_t plan_total(const struct plan *p);
-/* The plan of a session whose model, drafters and formats of keys and values are bound; of eo step_rows, logit_rows and n_draft
- * are looked at.  mo is complete then.  E_LIMIT: it does not fit. */
+/* Plans a session whose model, drafters and formats of keys and values are bound, and fills *mo.  Reads step_rows, logit_rows
+ * and n_draft of eo.  E_LIMIT: it does not fit. */
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
               const struct engine_opts *eo, struct err *err);
 
-/* Sets o[i].memory_bytes of n > 1 models of one process, bound as for plan_make, before plan_make: each gets what it takes
- * whatever the budgets, and an equal share of what is left of `memory` bytes (0: of fifteen sixteenths of the machine).
- * E_LIMIT: nothing is left. */
+/* Shares memory between n > 1 models of one process, bound as for plan_make, which is called afterwards.  Sets each
+ * o[i].memory_bytes to what the model takes at least and an equal share of what is left of `memory` bytes (0: of fifteen
+ * sixteenths of the machine's).  E_LIMIT: nothing is left. */
 int plan_share(struct session *s, struct host_opts *o, const struct engine_opts *eo, int n, size_t memory,
                struct err *err);
 
