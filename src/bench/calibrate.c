@@ -88,7 +88,7 @@ int calibrate(struct imatrix *m, const struct options *given, struct err *err)
 
 	*m = (struct imatrix){ 0 };
 	o.load.arith = ARITH_F32;
-	o.load.device = "cpu"; /* whose products call the observer */
+	o.load.device = "cpu"; /* only products of the processor call the observer */
 	o.load.parallel = o.load.queue = 1;
 	o.load.prefix_bytes = 0;
 	o.load.draft.n = 0;

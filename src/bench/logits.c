@@ -73,7 +73,7 @@ static void keep_row(void *arg, int pos, const float *row, int vocab)
 	w->seen[pos] = true;
 }
 
-/* The prompt before it: what was computed then is not computed again. */
+/* Keeps a row of the prompt that ran before, if the prompt begins with the same ids: it is not computed again. */
 static void keep_common_row(void *arg, int pos, const float *row, int vocab)
 {
 	const struct work *w = arg;

@@ -32,7 +32,7 @@ enum {
 	CMD_LIST = 4096,
 	CMD_RM = 8192,
 	CMD_ALL = 255 | CMD_QUANTIZE | CMD_PULL | CMD_LIST | CMD_RM,
-	/* Not among them are those that print texts made from the table, which have --help alone: */
+	/* The commands that print texts made from the table are not in CMD_ALL: their one option is --help. */
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
 };
@@ -44,10 +44,10 @@ struct ints {
 
 /* Every option of every command, with its default when it was not given. */
 struct options {
-	struct host_opts load; /* how the model is opened; kv is what kv_ask means */
+	struct host_opts load; /* how the model is opened */
 	const char *text;      /* tokenize: the second argument, or NULL */
 
-	struct kv_ask kv_ask; /* as written */
+	struct kv_ask kv_ask; /* formats of keys and values as written; load.kv is what they mean */
 
 	/* Answers, in addition to load.answer. */
 	int max_tokens; /* -1: until the context ends */
@@ -69,8 +69,8 @@ struct options {
 	size_t body_bytes;      /* of one request */
 	int keep_alive;         /* seconds between comments in a quiet stream; 0: none */
 	size_t response_bytes;  /* of answers kept for /v1/responses */
-	int timeout;            /* seconds a client may take to send a request ... */
-	int stall;              /* whether they may leave an answer unread */
+	int timeout;            /* seconds that a client may take to send a request */
+	int stall;              /* seconds that a client may leave an answer unread */
 	int idle, grace, stuck; /* seconds */
 	bool log_prompts, drop_volatile;
 	int turn_replay; /* enum turn_replay */

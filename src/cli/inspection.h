@@ -36,7 +36,7 @@ struct memory_plan {
 	size_t row, plain_row;  /* of keys and values for each token; the same in 16 bits */
 	size_t state;           /* for each sequence */
 	struct buf kinds;       /* how keys and values are written, in words */
-	double pages, kept;     /* all keys and values; most bytes of them (--kv-bytes) */
+	double pages, kept;     /* bytes of all keys and values; bytes that they may take (--kv-bytes) */
 	double states, step;    /* step: what computing one takes */
 	size_t weights, tables; /* in memory; tables that rows are looked up of, which may stay on disk */
 	double together;

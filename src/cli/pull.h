@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-/* With --pull, fetches o->model where neither a folder, a file nor the cache has it.  Any code of hub_pull. */
+/* With --pull, fetches o->load.model unless it is a folder, a file or in the cache.  Errors are those of hub_pull. */
 int pull_if_missing(const struct options *o, struct err *err);
 
 #endif

@@ -35,7 +35,6 @@ struct served_adapter {
 	float scale; /* of a request that has its name as model */
 };
 
-/* The one model served.  Borrowed until server_close. */
 /* A model's properties that clients show next to its name. */
 struct served_model {
 	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
@@ -43,6 +42,7 @@ struct served_model {
 	int hidden, ctx_max;     /* columns of a row; positions that it was made for */
 };
 
+/* The one model served.  Borrowed until server_close. */
 struct served {
 	struct served_model is; /* all 0: not known */
 	struct engine *engine;

@@ -258,7 +258,7 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	counter(p, "prefix_evicted_total", "Kept prefixes that were evicted.", e->prefix_evicted);
 	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).",
 	        e->verified);
-	counter(p, "prefix_wrong_total", "Audited prefixes that differed and were dropped.", e->verify_failed);
+	counter(p, "prefix_wrong_total", "Hits that were compared, differed and were dropped.", e->verify_failed);
 	put_disk(p, &e->disk);
 	put_experts(p, &e->experts);
 	put_tables(p, &e->tables);

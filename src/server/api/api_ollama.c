@@ -216,7 +216,7 @@ static int put_think(const struct json *think, struct warnings *w, struct buf *o
 	return 0;
 }
 
-/* Options become members of the body, which has them already. */
+/* Options become members of the body, so an option named like a member that the body has of its own is refused. */
 static int check_options(const struct json *options, struct problem *p)
 {
 	static const char *const beside[] = { "model",  "messages",        "tools",       "prompt",          "suffix",

@@ -66,7 +66,7 @@ void warnings_init(struct warnings *w);
 void warnings_fini(struct warnings *w);
 bool warnings_some(const struct warnings *w);
 /* Appends "unknown fields: ...; ignored fields: ...; tools left out: ...; parameters not held: ...", fit for a header;
- *  nothing when there are none. */
+ * nothing when there are none. */
 void warnings_put(const struct warnings *w, struct buf *out);
 /* Appends a name to one of the lists, once.  at: the path of the object it stands in, or NULL. */
 void warnings_add(struct buf *list, const char *at, const char *name);
