@@ -115,13 +115,15 @@ const struct command commands[] = {
 		CMD_PULL,
 		"NAME[:TYPE]",
 		"fetch a model from the Hugging Face hub",
-		"Fetches what is needed of a model into the Hugging Face cache, checks every digest, and\n"
-		"prints where it lies. NAME is as on the hub, NAME@REVISION another branch, tag or commit.\n"
-		"With a TYPE, such as Q4_K_M, it is the GGUF file of that type, with the file for pictures\n"
-		"where there is one; without, a folder of safetensors, or else the GGUF file Q4_K_M, Q8_0,\n"
-		"or the first. What was interrupted goes on where it was.\n\n"
-		"HF_TOKEN is sent for models that want one, to the hub alone; HF_ENDPOINT names a mirror,\n"
-		"HF_HUB_CACHE another cache; HF_HUB_OFFLINE=1 asks nothing. HTTPS_PROXY is honoured.\n",
+		"Fetches the files of a model that weft reads into the Hugging Face cache, checks the\n"
+		"digest of each, and prints the path of the model. NAME is its name on the hub;\n"
+		"NAME@REVISION is a branch, tag or commit of it. NAME:TYPE, such as org/name:Q4_K_M, is\n"
+		"the GGUF file of that type, with the file of its image tower if there is one. Without\n"
+		"TYPE it is a folder of safetensors, else the GGUF file Q4_K_M, Q8_0 or the first. After\n"
+		"an interruption the same command continues.\n\n"
+		"HF_TOKEN is sent to the hub alone, for models that require it. HF_ENDPOINT names a\n"
+		"mirror, HF_HUB_CACHE another cache. HF_HUB_OFFLINE=1 allows no request. HTTPS_PROXY is\n"
+		"used as by curl.",
 		"  weft pull Qwen/Qwen3.5-4B\n"
 		"  weft pull unsloth/Qwen3.5-4B-GGUF:Q4_K_M\n"
 		"  HF_TOKEN=hf_... weft pull google/gemma-3-4b-it\n",
@@ -131,9 +133,9 @@ const struct command commands[] = {
 		"list",
 		CMD_LIST,
 		"",
-		"list the models of the cache",
-		"Lists the models of the Hugging Face cache, also those that other programs fetched: name, bytes on disk,\n"
-		"date, format.\n",
+		"list the models in the Hugging Face cache",
+		"Lists the models in the Hugging Face cache, including those that other programs fetched:\n"
+		"name, bytes on disk, date, format.",
 		"  weft list\n",
 		cmd_list,
 	},
@@ -141,9 +143,9 @@ const struct command commands[] = {
 		"rm",
 		CMD_RM,
 		"NAME[:TYPE]",
-		"remove a model from the cache",
-		"Removes a model from the Hugging Face cache; with a TYPE, its GGUF files of that type.\n"
-		"A server that has it open goes on.\n",
+		"remove a model from the Hugging Face cache",
+		"Removes a model from the Hugging Face cache; with TYPE, its GGUF files of that type only.\n"
+		"A server that has the model open is not affected.",
 		"  weft rm Qwen/Qwen3.5-4B\n"
 		"  weft rm unsloth/Qwen3.5-4B-GGUF:Q8_0\n",
 		cmd_rm,
@@ -237,7 +239,7 @@ static const char *foreign_command(const char *word)
 		const char *word, *instead;
 	} table[] = {
 		{ "download", "`weft pull NAME` fetches a model" },
-		{ "ls", "`weft list` lists the models of the cache" },
+		{ "ls", "`weft list` lists the models in the cache" },
 		{ "ps", "a server runs one model; GET /v1/models and /health of it say which, and how it is" },
 		{ "show", "`weft inspect MODEL` shows what a model is" },
 		{ "chat", "`weft run MODEL` holds a conversation" },

@@ -337,9 +337,10 @@ static const char *foreign_option(const char *name)
 	static const struct {
 		const char *names, *instead;
 	} table[] = {
-		{ "ngl gpu-layers n-gpu-layers", "it computes on the processor" },
+		{ "ngl gpu-layers n-gpu-layers",
+		  "--device chooses the processor or a GPU; a GPU computes the whole model" },
 		{ "hf hf-repo hfr hf-file",
-		  "`weft serve NAME --pull` fetches the model first, `weft pull NAME` alone" },
+		  "`weft serve NAME --pull` fetches the model and serves it, `weft pull NAME` only fetches it" },
 		{ "jinja", "chat templates are always read as Jinja" },
 		{ "cb cont-batching enable-chunked-prefill", "requests always run together" },
 		{ "fa flash-attn", "attention always runs in blocks" },
@@ -347,7 +348,7 @@ static const char *foreign_option(const char *name)
 		{ "mlock", "weights are moved into memory of the process where there is room" },
 		{ "ctk ctv cache-type-k cache-type-v", "--kv-bits chooses the format of the cache" },
 		{ "enable-prefix-caching cache-prompt", "prefixes are always kept; --prompt-cache-bytes bounds them" },
-		{ "tensor-parallel-size tp", "it computes on one machine's processor" },
+		{ "tensor-parallel-size tp", "one machine computes, on its processor or on one GPU (--device)" },
 		{ "gpu-memory-utilization", "--memory bounds all memory" },
 		{ "lora-scaled", "--lora NAME=PATH,SCALE" },
 		{ "enable-lora", "--lora NAME=PATH loads an adapter" },
