@@ -224,8 +224,8 @@ const struct option option_table[] = {
 	  0, "JSON", NULL, group_answer,
 	  "extra template variables as a JSON object, such as {\"enable_thinking\": false}" },
 
-	{ CMD_ALL & ~CMD_INSPECT, "model", "m", NULL, K_TEXT, AT(load.model), NONE, 0, 0, "MODEL", NULL, group_model,
-	  "same as the argument MODEL" },
+	{ CMD_ALL & ~(CMD_INSPECT | CMD_LIST), "model", "m", NULL, K_TEXT, AT(load.model), NONE, 0, 0, "MODEL", NULL,
+	  group_model, "same as the argument MODEL" },
 	{ CMD_COMMON | CMD_PPL, "ctx-size", "c", "max-model-len", K_INT, AT(load.ctx_size), NONE, 0, INT_MAX, "N", "0",
 	  group_model, "longest piece of text read at once; 0: 2048, or the model's maximum if smaller" },
 	{ CMD_COMMON | ((CMD_ENGINE & ~(CMD_BENCH | CMD_PPL)) | CMD_INSPECT), "ctx-size", "c", "max-model-len", K_INT,

@@ -436,10 +436,16 @@ static int take_word(const struct command *c, int argc, char **argv, int i, stru
 	return follows ? 2 : 1;
 }
 
+static int one_too_many(const struct command *c, const char *word, struct err *err)
+{
+	return err_set(err, E_ARG, "'%s' is one argument too many (usage: weft %s%s%s)", word, c->name,
+	               *c->args ? " " : "", c->args);
+}
+
 /* Divides the command line into options and words, without looking at values. */
 static int divide(const struct command *c, int argc, char **argv, struct words *w, struct err *err)
 {
-	int word_max = c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : c->bit & CMD_MAN ? 0 : 1, used;
+	int word_max = c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : 1, used;
 	bool only_words = false;
 
 	for (int i = 0; i < argc; i += used) {
@@ -451,8 +457,7 @@ static int divide(const struct command *c, int argc, char **argv, struct words *
 			if (used < 0)
 				return used;
 		} else if (w->n_word == word_max) {
-			return err_set(err, E_ARG, "'%s' is one argument too many (usage: weft %s %s)", argv[i],
-			               c->name, c->args);
+			return one_too_many(c, argv[i], err);
 		} else {
 			w->word[w->n_word++] = argv[i];
 		}
@@ -590,6 +595,8 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 		o->help = true;
 		return 0;
 	}
+	if (w->n_word && !*c->args)
+		return one_too_many(c, w->word[0], err);
 	if (c->bit == CMD_BENCH_SERVE) {
 		o->url = w->word[0];
 		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");

@@ -100,7 +100,7 @@ void options_help(const struct command *c, const char *topic)
 		help_groups(c, WHICH_TUNING);
 		return;
 	}
-	printf("usage: weft %s [options] %s\n\n%s\n", c->name, c->args, c->about);
+	printf("usage: weft %s [options]%s%s\n\n%s\n", c->name, *c->args ? " " : "", c->args, c->about);
 	help_groups(c, few ? WHICH_COMMON : WHICH_ALL);
 	if (few)
 		printf("\n%d more options: weft %s --help all\n", n - options_of(c, WHICH_COMMON), c->name);

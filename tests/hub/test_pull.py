@@ -150,6 +150,8 @@ class Pull(unittest.TestCase):
         self.says('pull', 'tiny/model-GGUF:Q2_K', word='there are: BF16/model-BF16-00001-of-00003.gguf, model-Q8_0.gguf')
         out, _ = self.weft('list')
         self.assertIn('GGUF BF16, Q4_K_M', out)
+        self.assertIn('one argument too many', self.weft('list', 'tiny/model-GGUF', code=2)[1])
+        self.assertIn('not an option', self.weft('list', '--model', 'tiny/model-GGUF', code=2)[1])
         _, err = self.weft('rm', 'tiny/model-GGUF:BF16')
         self.assertIn('freed', err)
         out, _ = self.weft('list', '--json')
