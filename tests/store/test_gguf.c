@@ -237,6 +237,20 @@ static void test_model(void **state)
 	assert_says(&err, "tensor rope_freqs.weight: element 0 is 0");
 	gguf_made_fini(&m);
 
+	for (int i = 0; i < 2; i++) { /* longrope needs both lists */
+		static const char *const name[] = { "rope_factors_long.weight", "rope_factors_short.weight" };
+
+		gguf_made_init(&m);
+		llama_keys(&m);
+		tensor(&m, "token_embd.weight", WIDTH, 20);
+		tensor(&m, name[i], 2, 0);
+		put_file(dir, "m.gguf", &m);
+		assert_int_equal(store_open(&st, folder_path(dir, "m.gguf"), &err), E_MISSING);
+		assert_says(&err, name[!i]);
+		assert_says(&err, "missing, with");
+		gguf_made_fini(&m);
+	}
+
 	gguf_made_init(&m);
 	llama_keys(&m);
 	m.n_infos = 0;

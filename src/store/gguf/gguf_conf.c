@@ -298,6 +298,9 @@ void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 	    !gguf_conf_is(c, "rope.scaling.type", "linear"))
 		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.rope.scaling.type: is none of none, linear, yarn",
 		               c->m->arch->name);
+	if (!c->code && !far != !near)
+		gguf_conf_fail(c, E_MISSING, "tensor rope_factors_%s.weight: missing, with %s present",
+		               far ? "short" : "long", (far ? far : near)->name);
 	if (c->code)
 		return;
 	gguf_put_name(c, "rope_parameters");
@@ -310,7 +313,7 @@ void gguf_put_rope(struct gguf_conf *c, int64_t dim, double theta)
 	}
 	if (divisors)
 		put_divisors(c, divisors, divisors, dims);
-	else if (far && near)
+	else if (far)
 		put_divisors(c, far, near, dims);
 	else if (yarn)
 		put_yarn(c, factor);
