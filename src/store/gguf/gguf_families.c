@@ -312,7 +312,7 @@ static int64_t shared_width(const struct gguf_conf *c)
 	return shared ? shared->ne[0] : 0;
 }
 
-/* How many experts' widths it is. */
+/* The width of shared experts as a multiple of `each`, an expert's. */
 static int64_t shared_count(struct gguf_conf *c, int64_t each)
 {
 	int64_t width = shared_width(c);
@@ -324,29 +324,23 @@ static int64_t shared_count(struct gguf_conf *c, int64_t each)
 
 /* ---- mixtures with plain attention ---- */
 
-static void put_local(struct gguf_conf *c, const char *inner)
-{
-	gguf_config_plain(c);
-	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
-	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
-	if (!c->code && gguf_conf_int(c, inner, GGUF_NEEDED) != gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED))
-		gguf_conf_fail(c, E_FORMAT, "key %s.%s: is not feed_forward_length", c->m->arch->name, inner);
-}
-
-/* The width of experts is under one key or the other. */
-static const char *expert_width(const struct gguf_conf *c)
-{
-	return gguf_conf_has(c, "expert_feed_forward_length") ? "expert_feed_forward_length" : "feed_forward_length";
-}
-
+/* Mixtral, and others whose config has one width for experts and for plain blocks; a file may have the former, too. */
 void gguf_config_mixtral(struct gguf_conf *c)
 {
-	put_local(c, expert_width(c));
+	int64_t inner;
+
+	gguf_config_plain(c);
+	inner = gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED);
+	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
+	if (!c->code && gguf_conf_int(c, "expert_feed_forward_length", inner) != inner)
+		gguf_conf_fail(c, E_FORMAT, "key %s.expert_feed_forward_length: is not feed_forward_length",
+		               c->m->arch->name);
 }
 
 void gguf_config_phimoe(struct gguf_conf *c)
 {
-	put_local(c, expert_width(c));
+	gguf_config_mixtral(c);
 	gguf_copy_int(c, "sliding_window", "attention.sliding_window");
 	gguf_put_bool(c, "lm_head_bias", has(c, "output.bias"));
 }
@@ -357,7 +351,7 @@ void gguf_config_granite_moe(struct gguf_conf *c)
 		gguf_conf_fail(c, E_UNSUPPORTED,
 		               "key %s.expert_shared_feed_forward_length: shared experts of %s are not done",
 		               c->m->arch->name, c->m->arch->name);
-	put_local(c, expert_width(c));
+	gguf_config_mixtral(c);
 	gguf_put_scales(c);
 }
 
@@ -589,7 +583,7 @@ void gguf_config_granite_swa(struct gguf_conf *c)
 	int64_t shared = shared_width(c);
 
 	if (gguf_conf_int(c, "expert_count", 0))
-		put_local(c, expert_width(c));
+		gguf_config_mixtral(c);
 	else
 		gguf_config_plain(c);
 	gguf_put_scales(c);
