@@ -49,19 +49,18 @@ void sha256_field(struct sha256 *s, const void *p, size_t n)
 	sha256_put(s, p, n);
 }
 
+void sha256_drop(struct sha256 *s)
+{
+	EVP_MD_CTX_free(s->ctx);
+	s->ctx = NULL;
+}
+
 void sha256_end(struct sha256 *s, struct digest *out)
 {
 	unsigned n = 0;
 
 	need(EVP_DigestFinal_ex(s->ctx, out->b, &n) && n == sizeof(out->b));
-	EVP_MD_CTX_free(s->ctx);
-	s->ctx = NULL;
-}
-
-void sha256_drop(struct sha256 *s)
-{
-	EVP_MD_CTX_free(s->ctx);
-	s->ctx = NULL;
+	sha256_drop(s);
 }
 
 void sha1_init(struct sha256 *s)
@@ -75,8 +74,7 @@ void sha1_end(struct sha256 *s, uint8_t out[20])
 	unsigned n = 0;
 
 	need(EVP_DigestFinal_ex(s->ctx, out, &n) && n == 20);
-	EVP_MD_CTX_free(s->ctx);
-	s->ctx = NULL;
+	sha256_drop(s);
 }
 
 struct check128 check128(const void *p, size_t n, const void *q, size_t m)
