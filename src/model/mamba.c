@@ -105,6 +105,19 @@ const float *mamba_conv_qkv(struct binder *b, const int channels[3], int width, 
 	return t;
 }
 
+const float *mamba_gains(struct binder *b, const float *gain_b, const float *gain_c, int n)
+{
+	size_t bytes = (size_t)n * sizeof(float);
+	float *both;
+
+	if (b->code)
+		return NULL;
+	both = bind_table(b, 2 * (size_t)n);
+	memcpy(both, gain_b, bytes);
+	memcpy(both + n, gain_c, bytes);
+	return both;
+}
+
 const float *mamba_exp(struct binder *b, const float *a, int n)
 {
 	float *e;

@@ -36,6 +36,8 @@ const float *mamba_conv(struct binder *b, const float *w, int channels, int widt
 /* The convolutions of q, k and v, of channels[0..2] channels, joined to one: q_conv1d, k_conv1d, v_conv1d under
  * layers.N.AT, or mlx's names. */
 const float *mamba_conv_qkv(struct binder *b, const int channels[3], int width, const char *at, int layer);
+/* The gains of the norms of B and C, n numbers each, one after the other. */
+const float *mamba_gains(struct binder *b, const float *gain_b, const float *gain_c, int n);
 /* e^a of n numbers. */
 const float *mamba_exp(struct binder *b, const float *a, int n);
 

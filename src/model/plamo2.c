@@ -9,7 +9,6 @@
  * 5^-1.5 after an MLP.  Queries and keys have a gain for each head.  attention_window_size is not looked at: no
  * implementation has windows. */
 #include <math.h>
-#include <string.h>
 
 #include "model/decoder.h"
 #include "model/families.h"
@@ -31,7 +30,7 @@ struct mixer {
 	struct conv conv;
 	struct weight in, b, c, low, dt, out;
 	const float *norm_dt;
-	float *gain_bc; /* [2 states] of the norms of B and C */
+	const float *gain_bc; /* [2 states] of the norms of B and C */
 	float eps;
 	int heads, dim, states;
 };
@@ -94,9 +93,7 @@ static void bind_select(struct binder *b, struct mixer *m, const struct plan *p,
 	m->b = weight_rows(&select, 0, m->states);
 	m->c = weight_rows(&select, m->states, m->states);
 	m->low = weight_rows(&select, 2 * m->states, p->rank);
-	m->gain_bc = bind_table(b, 2 * (size_t)m->states);
-	memcpy(m->gain_bc, gain_b, (size_t)m->states * sizeof *gain_b);
-	memcpy(m->gain_bc + m->states, gain_c, (size_t)m->states * sizeof *gain_c);
+	m->gain_bc = mamba_gains(b, gain_b, gain_c, m->states);
 }
 
 static struct block *add_mixer(struct stack *s, struct binder *b, const struct plan *p, const float *norm, int layer)

@@ -13,7 +13,7 @@ struct scan {
 	struct weight x, z, dt_low, b, c, dt, out;
 	bool normed;                             /* dt, B and C */
 	const float *norm_dt;                    /* gain; NULL: none */
-	float *gain_bc;                          /* [2 states] of the norms of B and C; NULL: none */
+	const float *gain_bc;                    /* [2 states] of the norms of B and C; NULL: none */
 	const float *bias_x, *bias_z, *bias_out; /* or NULL */
 	float eps;
 	int states;
@@ -128,11 +128,7 @@ static void bind_gains(struct binder *b, struct scan *s, const struct scan_form 
 	const float *gain_c = bind_floats(b, f->states, 0, "layers.%d.%s.c_layernorm.weight", layer, f->at);
 
 	s->norm_dt = bind_floats(b, f->rank, 0, "layers.%d.%s.dt_layernorm.weight", layer, f->at);
-	if (b->code)
-		return;
-	s->gain_bc = bind_table(b, 2 * (size_t)f->states);
-	memcpy(s->gain_bc, gain_b, (size_t)f->states * sizeof *gain_b);
-	memcpy(s->gain_bc + f->states, gain_c, (size_t)f->states * sizeof *gain_c);
+	s->gain_bc = mamba_gains(b, gain_b, gain_c, f->states);
 }
 
 struct block *stack_add_scan(struct stack *st, struct binder *b, const struct scan_form *f, const float *norm,
