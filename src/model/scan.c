@@ -85,15 +85,15 @@ static const struct block_ops scan_block = { scan_run, scan_room };
 static const float *rates(struct binder *b, const struct scan_form *f, int layer)
 {
 	const float *a = bind_floats(b, (int64_t)f->inner * f->states, 0, "layers.%d.%s.A_log", layer, f->at);
-	int dim = f->shape.dim_v;
+	size_t dim = (size_t)f->shape.dim_v, inner = (size_t)f->inner, states = (size_t)f->states;
 	float *r;
 
 	if (b->code)
 		return NULL;
-	r = bind_table(b, (size_t)f->inner * (size_t)f->states);
-	for (int c = 0; c < f->inner; c++)
-		for (int n = 0; n < f->states; n++)
-			r[(c / dim * f->states + n) * dim + c % dim] = -expf(a[c * f->states + n]);
+	r = bind_table(b, inner * states);
+	for (size_t c = 0; c < inner; c++) /* products of both go beyond an int */
+		for (size_t n = 0; n < states; n++)
+			r[(c / dim * states + n) * dim + c % dim] = -expf(a[c * states + n]);
 	return r;
 }
 
