@@ -8,23 +8,32 @@
 
 /* ---- what a few families read besides their row ---- */
 
-/* smollm3: no_rope_layers has a 1 for each layer that rotates; without it every fourth does not. */
-static void read_upright(struct plain_plan *p, struct decoder *d, struct conf *c)
+/* Every no_rope_layer_interval-th layer does not rotate. */
+static void read_upright_interval(struct plain_plan *p, struct decoder *d, struct conf *c)
 {
-	const struct json *list = conf_get(c, "no_rope_layers");
 	int layers = d->m.shape.layers, every = conf_int_or(c, "no_rope_layer_interval", 4, 1, CONF_LAYERS_MAX);
 
 	p->upright = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->upright);
+	for (int i = 0; i < layers; i++)
+		p->upright[i] = (i + 1) % every == 0;
+}
+
+/* smollm3: no_rope_layers has a 1 for each layer that rotates; without it the interval says which. */
+static void read_upright(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	const struct json *list = conf_get(c, "no_rope_layers");
+	int layers = d->m.shape.layers;
+	int64_t rotates;
+
+	read_upright_interval(p, d, c);
 	if (list && json_len(list) != (size_t)layers)
 		conf_fail(c, E_FORMAT, "no_rope_layers: has %zu entries, num_hidden_layers is %d", json_len(list),
 		          layers);
-	for (int i = 0; i < layers && !c->code; i++) {
-		int64_t rotates = (i + 1) % every != 0;
-
-		if (list && json_to_int(json_at(list, (size_t)i), &rotates))
+	for (int i = 0; i < layers && list && !c->code; i++)
+		if (json_to_int(json_at(list, (size_t)i), &rotates))
 			conf_fail(c, E_FORMAT, "no_rope_layers: entry %d is not a number", i);
-		p->upright[i] = !rotates;
-	}
+		else
+			p->upright[i] = !rotates;
 }
 
 /* Queries of positions beyond the context that a model was first trained with grow by their logarithm. */
@@ -402,7 +411,7 @@ static void read_llama4(struct plain_plan *p, struct decoder *d, struct conf *c)
 	int layers = d->m.shape.layers, step = conf_int_or(c, "interleave_moe_layer_step", 1, 1, CONF_LAYERS_MAX);
 	struct attention_form *all = &p->all.attn, *standing = arena_alloc(&d->m.arena, sizeof *standing);
 	const struct json *tuning = conf_get(c, "attn_temperature_tuning");
-	bool grows = true;
+	bool grows = true, *mixed, listed;
 	int64_t n;
 
 	*standing = *all;
@@ -417,27 +426,17 @@ static void read_llama4(struct plain_plan *p, struct decoder *d, struct conf *c)
 	}
 	all->op.chunk = conf_int_or(c, "attention_chunk_size", 8192, 1, CONF_CTX_MAX);
 	all->norms_plain = conf_bool_or(c, "use_qk_norm", true);
-	if (json_len(conf_get(c, "no_rope_layers"))) {
+	if (json_len(conf_list(c, "no_rope_layers")))
 		read_upright(p, d, c);
-	} else {
-		int every = conf_int_or(c, "no_rope_layer_interval", 4, 1, CONF_LAYERS_MAX);
-
-		p->upright = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *p->upright);
-		for (int i = 0; i < layers; i++)
-			p->upright[i] = (i + 1) % every == 0;
-	}
+	else
+		read_upright_interval(p, d, c);
 	p->standing = standing;
 	if (!p->dense)
 		return;
+	mixed = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *mixed);
+	listed = conf_layers_named(c, "moe_layers", 0, layers, mixed);
 	for (int i = 0; i < layers; i++)
-		p->dense[i] = conf_get(c, "moe_layers") || (i + 1) % step != 0;
-	if (conf_get(c, "moe_layers")) {
-		bool *mixed = arena_zalloc(&d->m.arena, (size_t)layers * sizeof *mixed);
-
-		conf_layers_named(c, "moe_layers", 0, layers, mixed);
-		for (int i = 0; i < layers; i++)
-			p->dense[i] = !mixed[i];
-	}
+		p->dense[i] = listed ? !mixed[i] : (i + 1) % step != 0;
 	p->all.moe.shared_inner = p->all.moe.inner;
 }
 
