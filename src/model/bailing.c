@@ -168,33 +168,6 @@ static bool is_delta(struct conf *c)
 	return strstr(class, "MoeV3") || (!strstr(class, "MoeV2") && conf_get(c, "kda_lower_bound"));
 }
 
-/* Limits of activations, a list by layer, which may go on with those of draft heads. */
-static const struct json *read_limits(struct conf *c, const char *key, int layers)
-{
-	const struct json *list = conf_list(c, key);
-	double limit;
-
-	if (list && json_len(list) < (size_t)layers)
-		conf_fail(c, E_FORMAT, "%s: has %zu entries, num_hidden_layers is %d", key, json_len(list), layers);
-	for (size_t i = 0; i < json_len(list); i++) {
-		const struct json *entry = json_at(list, i);
-
-		if (json_kind(entry) != JSON_NULL && (json_to_double(entry, &limit) || !(limit >= 0)))
-			conf_fail(c, E_FORMAT, "%s: entry %zu is %.40s, not a limit", key, i, conf_entry(entry));
-	}
-	return list;
-}
-
-/* The activation of layer i under these limits, of which 0 and null are none. */
-static struct activation limited(const struct json *list, int i)
-{
-	double limit;
-
-	if (json_to_double(json_at(list, (size_t)i), &limit) || !(limit > 0))
-		return (struct activation){ .kind = ACT_SILU };
-	return (struct activation){ .kind = ACT_LIMITED, .limit = (float)limit };
-}
-
 static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 {
 	const char *gate = conf_str_or(c, "gated_attention_proj_granularity_type", "");
@@ -216,8 +189,8 @@ static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 		                    .at = "attention" };
 	if (conf_bool_or(c, "kda_safe_gate", true))
 		p->kda.floor = (float)conf_double_or(c, "kda_lower_bound", -5);
-	p->limit = read_limits(c, "expert_swiglu_limit_list", s->m.shape.layers);
-	p->shared_limit = read_limits(c, "share_expert_swiglu_limit_list", s->m.shape.layers);
+	p->limit = ffn_read_limits(c, "expert_swiglu_limit_list", s->m.shape.layers);
+	p->shared_limit = ffn_read_limits(c, "share_expert_swiglu_limit_list", s->m.shape.layers);
 }
 
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
@@ -276,8 +249,8 @@ static void bind_layer(struct stack *s, struct binder *b, struct plan *p, int i)
 	}
 	p->moe.router = bind_has(b, "layers.%d.mlp.gate.gate_proj.weight", i) ? "gate.gate_proj" :
 	                                                                        "gate"; /* mlx; others */
-	p->moe.act = limited(p->limit, i);
-	p->moe.shared_act = limited(p->shared_limit, i);
+	p->moe.act = ffn_limited((struct activation){ .kind = ACT_SILU }, p->limit, i);
+	p->moe.shared_act = ffn_limited((struct activation){ .kind = ACT_SILU }, p->shared_limit, i);
 	stack_add_moe(s, b, &p->moe, norm, i);
 }
 

@@ -26,6 +26,31 @@ struct activation ffn_read_act(struct conf *c, enum act absent)
 	return (struct activation){ .kind = ACT_SILU };
 }
 
+const struct json *ffn_read_limits(struct conf *c, const char *key, int layers)
+{
+	const struct json *list = conf_list(c, key);
+	double limit;
+
+	if (list && json_len(list) < (size_t)layers)
+		conf_fail(c, E_FORMAT, "%s: has %zu entries, num_hidden_layers is %d", key, json_len(list), layers);
+	for (size_t i = 0; i < json_len(list); i++) {
+		const struct json *entry = json_at(list, i);
+
+		if (json_kind(entry) != JSON_NULL && (json_to_double(entry, &limit) || !(limit >= 0)))
+			conf_fail(c, E_FORMAT, "%s: entry %zu is %.40s, not a limit", key, i, conf_entry(entry));
+	}
+	return list;
+}
+
+struct activation ffn_limited(struct activation act, const struct json *list, int i)
+{
+	double limit;
+
+	if (json_to_double(json_at(list, (size_t)i), &limit) || !(limit > 0))
+		return act;
+	return (struct activation){ .kind = ACT_LIMITED, .limit = (float)limit };
+}
+
 void moe_read_groups(struct moe_form *m, struct conf *c, const char *key)
 {
 	int each;

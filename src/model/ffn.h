@@ -49,6 +49,10 @@ struct moe_form {
 
 /* hidden_act or hidden_activation; when neither is there `absent`, and SiLU for ACT_NONE. */
 struct activation ffn_read_act(struct conf *c, enum act absent);
+/* A list of limits by layer, which may go on with those of draft heads; NULL: the key is absent. */
+const struct json *ffn_read_limits(struct conf *c, const char *key, int layers);
+/* act, which is SiLU, under the limit of layer i in such a list; act as it is where that is 0 or null, or list NULL. */
+struct activation ffn_limited(struct activation act, const struct json *list, int i);
 
 /* Groups of experts, of which topk_group are chosen from; key: how many there are.  experts and top_k are known.  E_FORMAT:
  * experts that they do not cut into groups of two and more, or too few in those that are chosen from. */

@@ -267,11 +267,6 @@ static const float *bind_shift(struct binder *b, const struct decoder *d, const 
 	return d->trunk.norm_bias;
 }
 
-static struct activation limited(const struct activation *act, const float *limit, int i)
-{
-	return limit && limit[i] > 0 ? (struct activation){ .kind = ACT_LIMITED, .limit = limit[i] } : *act;
-}
-
 static void bind_ffn(struct binder *b, struct decoder *d, const struct plain_plan *p, int i)
 {
 	struct decoder_layer *y = &d->layer[i];
@@ -280,14 +275,14 @@ static void bind_ffn(struct binder *b, struct decoder *d, const struct plain_pla
 
 	if (moe.experts && !p->dense[i]) {
 		if (p->limit_shared)
-			moe.shared_act = limited(&moe.act, p->limit_shared, i);
-		moe.act = limited(&moe.act, p->limit, i);
+			moe.shared_act = ffn_limited(moe.act, p->limit_shared, i);
+		moe.act = ffn_limited(moe.act, p->limit, i);
 		ffn_bind_moe(b, &y->ffn, d->m.shape.hidden, &moe, i);
 		d->m.shape.layers_moe++;
 		if (p->residual_moe != 0)
 			y->join_ffn.scale = p->residual_moe;
 	} else {
-		plain.act = limited(&plain.act, p->limit_shared, i);
+		plain.act = ffn_limited(plain.act, p->limit_shared, i);
 		ffn_bind_dense(b, &y->ffn, d->m.shape.hidden, &plain, i);
 	}
 }

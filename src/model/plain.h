@@ -28,9 +28,8 @@ struct plain_plan {
 	struct rope *rope;            /* [layers]; NULL: all have one rotation, or those with a window `local` */
 	float residual, residual_ffn; /* r of attention and of the feed-forward block; 0: 1 */
 	float residual_moe;           /* r of mixtures; 0: residual_ffn */
-	/* [layers] Limits of what experts, and of what other feed-forward blocks make of SiLU: ACT_LIMITED; 0: none.
-	 * NULL: none of them. */
-	const float *limit, *limit_shared;
+	/* Limits of experts' activations, and of those of other feed-forward blocks, by layer (ffn_limited); NULL: none. */
+	const struct json *limit, *limit_shared;
 	bool layer_norm;              /* as the row says, unless the config says otherwise */
 	float embed_scale, logit_cap; /* a; 0: 1.  The cap of the logits; 0: none */
 	bool inside; /* the config is that of a model inside of a wrapper, which leaves out what is MistralConfig's default */

@@ -360,20 +360,12 @@ static void read_step_mixtures(struct plain_plan *p, struct decoder *d, struct c
 	}
 }
 
-static const float *read_limits(struct decoder *d, struct conf *c, const char *key)
-{
-	float *v = arena_zalloc(&d->m.arena, (size_t)d->m.shape.layers * sizeof *v);
-
-	for (int i = 0; i < d->m.shape.layers; i++)
-		v[i] = (float)by_layer(c, key, i, 0);
-	return v;
-}
-
 static void read_step(struct plain_plan *p, struct decoder *d, struct conf *c)
 {
 	struct attention_form *all = &p->all.attn, *local = arena_alloc(&d->m.arena, sizeof *local);
 	const struct json *types = conf_list(c, "layer_types");
 	struct conf other = *c;
+	int layers = d->m.shape.layers;
 
 	all->op.heads_kv = conf_int_or(c, "num_attention_groups", all->op.heads_kv, 1, CONF_HEADS_MAX);
 	all->gate_proj = conf_bool_or(c, "use_head_wise_attn_gate", false) ? "g_proj" : NULL;
@@ -398,8 +390,8 @@ static void read_step(struct plain_plan *p, struct decoder *d, struct conf *c)
 	read_step_ropes(p, d, c);
 	if (p->dense)
 		read_step_mixtures(p, d, c);
-	p->limit = read_limits(d, c, "swiglu_limits");
-	p->limit_shared = read_limits(d, c, "swiglu_limits_shared");
+	p->limit = ffn_read_limits(c, "swiglu_limits", layers);
+	p->limit_shared = ffn_read_limits(c, "swiglu_limits_shared", layers);
 	if (strcmp(conf_str_or(c, "moe_router_activation", "sigmoid"), "sigmoid"))
 		conf_fail(c, E_UNSUPPORTED, "moe_router_activation: only sigmoid is done");
 }
