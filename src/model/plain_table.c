@@ -299,8 +299,10 @@ static double by_layer(struct conf *c, const char *key, int i, double dflt)
 	const struct json *j = conf_get(c, key), *entry = json_kind(j) == JSON_ARRAY ? json_at(j, (size_t)i) : j;
 	double v = dflt;
 
-	if (entry && json_kind(entry) != JSON_NULL && (json_to_double(entry, &v) || !isfinite(v)))
-		conf_fail(c, E_FORMAT, "%s: entry %d is %.40s, no number", key, i, conf_entry(entry));
+	if (json_kind(j) == JSON_ARRAY && json_len(j) <= (size_t)i)
+		conf_fail(c, E_FORMAT, "%s: has %zu entries, none for layer %d", key, json_len(j), i);
+	else if (json_kind(entry) != JSON_NULL && (json_to_double(entry, &v) || !isfinite(v)))
+		conf_fail(c, E_FORMAT, "%s: entry %d is %.40s, not a number", key, i, conf_entry(entry));
 	return v;
 }
 
@@ -384,8 +386,12 @@ static void read_step(struct plain_plan *p, struct decoder *d, struct conf *c)
 		conf_fail(c, E_FORMAT, "num_attention_groups: does not divide num_attention_heads");
 	p->windowed = local;
 	/* The lists by layer have entries for draft heads, too. */
-	for (int i = 0; i < d->m.shape.layers && types; i++)
+	for (int i = 0; i < layers && types; i++) {
 		p->all.local[i] = entry_is(types, i, "sliding_attention");
+		if (!p->all.local[i] && !entry_is(types, i, "full_attention"))
+			conf_fail(c, E_UNSUPPORTED,
+			          "layer_types: layer %d is neither full_attention nor sliding_attention", i);
+	}
 	p->all.window = conf_int_or(c, "sliding_window", 512, 1, CONF_CTX_MAX);
 	read_step_ropes(p, d, c);
 	if (p->dense)

@@ -131,7 +131,7 @@ static void divide(struct scaling *s, const char *key, double *f, int n)
 		conf_fail(s->c, E_FORMAT, "%s: has %zu entries for %d frequencies", key, json_len(list), n);
 	for (int i = 0; i < n && !s->c->code; i++) {
 		if (json_to_double(json_at(list, (size_t)i), &by))
-			conf_fail(s->c, E_FORMAT, "%s: entry %d is %.40s, no number", key, i,
+			conf_fail(s->c, E_FORMAT, "%s: entry %d is %.40s, not a number", key, i,
 			          conf_entry(json_at(list, (size_t)i)));
 		f[i] /= positive(s->c, key, by);
 	}

@@ -26,6 +26,7 @@
 #define LATENT                                                                                                    \
 	"\"kv_lora_rank\":32,\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"num_experts\":4," \
 	"\"moe_intermediate_size\":16,"
+#define MIXTURE "\"moe_intermediate_size\":16,"
 #define TOWER                                                                                              \
 	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
 	"\"num_heads\":2,\"out_hidden_size\":32,"
@@ -44,6 +45,11 @@ enum family {
 	JAMBA,
 	MAMBA2,
 	OLMO_HYBRID,
+	BAMBA,
+	MIMO,
+	STEP,
+	LLAMA4,
+	PHI3,
 	EAGLE3,
 	LLAVA,
 	QWEN3_VL,
@@ -80,6 +86,16 @@ static const char *const configs[] = {
 			"\"max_position_embeddings\":64,\"hidden_act\":\"silu\",\"linear_num_key_heads\":2,"
 			"\"linear_num_value_heads\":2,\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,"
 			"\"linear_conv_kernel_dim\":4@}",
+	[BAMBA] = "{\"model_type\":\"bamba\"," SIZES "\"mamba_n_heads\":4,\"mamba_d_head\":16,\"mamba_d_state\":16@}",
+	[MIMO] = "{\"model_type\":\"mimo_v2_flash\"," SIZES MIXTURE
+		 "\"n_routed_experts\":4,\"num_experts_per_tok\":2@}",
+	[STEP] = "{\"model_type\":\"step3p5\",\"vocab_size\":64,\"hidden_size\":32,\"num_hidden_layers\":4,"
+		 "\"num_attention_heads\":2,\"num_attention_groups\":2,\"head_dim\":16,\"intermediate_size\":48,"
+		 "\"max_position_embeddings\":64," MIXTURE "\"moe_num_experts\":4,\"moe_top_k\":2,"
+		 "\"share_expert_dim\":16@}",
+	[LLAMA4] = "{\"model_type\":\"llama4_text\"," SIZES "\"intermediate_size_mlp\":48,\"num_local_experts\":4,"
+		   "\"num_experts_per_tok\":1@}",
+	[PHI3] = "{\"model_type\":\"phi3\"," SIZES "\"rope_scaling\":{\"type\":\"longrope\"@}}",
 	[EAGLE3] = "{\"speculators_model_type\":\"eagle3\"," SIZES "\"draft_vocab_size\":64,\"num_hidden_layers\":1@}",
 	[LLAVA] = "{\"model_type\":\"llava\",\"image_token_index\":1,\"text_config\":{" SIZES
 		  "\"sliding_window\":null,\"model_type\":@},\"multimodal_projector_bias\":false}",
@@ -175,6 +191,66 @@ static const struct {
 	{ OLMO_HYBRID, ",\"rope_parameters\":{\"rope_theta\":null}", E_MISSING, "tensor" },
 	{ OLMO_HYBRID, ",\"rope_parameters\":500000", E_FORMAT,
 	  "config.json: rope_parameters: is integer, not an object" },
+
+	{ BAMBA, ",\"attn_layer_indices\":[2]", E_MISSING, "tensor" },
+	{ BAMBA, ",\"attn_layer_indices\":2", E_FORMAT, "config.json: attn_layer_indices: is integer, not a list" },
+	{ BAMBA, ",\"attn_layer_indices\":[4]", E_FORMAT, "attn_layer_indices: entry 0 is 4, not a layer of 0 to 3" },
+
+	{ MIMO, ",\"hybrid_layer_pattern\":[0,1,1,0],\"moe_layer_freq\":[0,1,1,1]", E_MISSING, "tensor" },
+	{ MIMO, ",\"hybrid_layer_pattern\":1", E_FORMAT, "config.json: hybrid_layer_pattern: is integer, not a list" },
+	{ MIMO, ",\"hybrid_layer_pattern\":[0,1,1]", E_FORMAT,
+	  "hybrid_layer_pattern: entry 3 is null, neither 0 nor 1" },
+	{ MIMO, ",\"hybrid_layer_pattern\":[0,2,1,0]", E_FORMAT,
+	  "hybrid_layer_pattern: entry 1 is 2, neither 0 nor 1" },
+	{ MIMO, ",\"moe_layer_freq\":[0,1,\"1\",1]", E_FORMAT, "moe_layer_freq: entry 2 is string, neither 0 nor 1" },
+	{ MIMO, ",\"v_head_dim\":17", E_FORMAT, "config.json: v_head_dim: 17 is not between 1 and 16" },
+	{ MIMO, ",\"swa_v_head_dim\":17", E_FORMAT, "swa_v_head_dim: 17 is not between 1 and 16" },
+	{ MIMO, ",\"swa_head_dim\":8", E_UNSUPPORTED, "swa_head_dim: is not head_dim" },
+	{ MIMO, ",\"swa_num_attention_heads\":3,\"swa_num_key_value_heads\":2", E_FORMAT,
+	  "swa_num_attention_heads: 3 is not a multiple of swa_num_key_value_heads 2" },
+
+	{ STEP, "", E_MISSING, "tensor" },
+	{ STEP,
+	  ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\",\"x\"],"
+	  "\"rope_theta\":[5e6,1e4,1e4,1e4,5e6],\"swiglu_limits\":[0,null,7,0.5,-1e9]",
+	  E_FORMAT, "swiglu_limits: entry 4 is -1e9, not a limit" },
+	{ STEP, ",\"layer_types\":[\"full_attention\"]", E_UNSUPPORTED,
+	  "config.json: layer_types: layer 1 is neither full_attention nor sliding_attention" },
+	{ STEP, ",\"layer_types\":[0,0,0,0]", E_UNSUPPORTED, "layer_types: layer 0 is neither" },
+	{ STEP, ",\"layer_types\":\"full_attention\"", E_FORMAT, "layer_types: is string, not a list" },
+	{ STEP, ",\"rope_theta\":[1e4,1e4]", E_FORMAT, "config.json: rope_theta: has 2 entries, none for layer 2" },
+	{ STEP, ",\"rope_theta\":[1e4,\"1e4\",1e4,1e4]", E_FORMAT, "rope_theta: entry 1 is string, not a number" },
+	{ STEP, ",\"rope_theta\":[1e4,0,1e4,1e4]", E_FORMAT, "rope_theta: entry 1, 0, is not above 1" },
+	{ STEP, ",\"partial_rotary_factors\":[]", E_FORMAT, "partial_rotary_factors: has 0 entries, none for layer 0" },
+	{ STEP, ",\"swiglu_limits\":[7,7,7]", E_FORMAT, "swiglu_limits: has 3 entries, num_hidden_layers is 4" },
+	{ STEP, ",\"swiglu_limits_shared\":[7,7,7,-2]", E_FORMAT, "swiglu_limits_shared: entry 3 is -2, not a limit" },
+	{ STEP, ",\"moe_layers_enum\":\"1,3\"", E_MISSING, "tensor" },
+	{ STEP, ",\"moe_layers_enum\":\"1;3\"", E_FORMAT, "moe_layers_enum: \"1;3\" is not a list of layers" },
+	{ STEP, ",\"moe_layers_enum\":\"-1\"", E_FORMAT, "moe_layers_enum: \"-1\" is not a list of layers" },
+	{ STEP, ",\"moe_layers_enum\":[1,3]", E_FORMAT, "moe_layers_enum: is array, not a string" },
+	{ STEP, ",\"attention_other_setting\":{\"num_attention_heads\":3,\"num_attention_groups\":2}", E_FORMAT,
+	  "num_attention_groups: does not divide num_attention_heads" },
+	{ STEP, ",\"attention_other_setting\":{\"num_attention_heads\":1e9}", E_FORMAT,
+	  "attention_other_setting.num_attention_heads: 1000000000 is not between" },
+
+	{ LLAMA4, ",\"moe_layers\":[1,3],\"no_rope_layers\":[]", E_MISSING, "tensor" },
+	{ LLAMA4, ",\"no_rope_layers\":[1,1,1]", E_FORMAT, "no_rope_layers: has 3 entries, num_hidden_layers is 4" },
+	{ LLAMA4, ",\"no_rope_layers\":4", E_FORMAT, "config.json: no_rope_layers: is integer, not a list" },
+	{ LLAMA4, ",\"no_rope_layers\":[1,1,1,\"0\"]", E_FORMAT, "no_rope_layers: entry 3 is not a number" },
+	{ LLAMA4, ",\"moe_layers\":[4]", E_FORMAT, "moe_layers: entry 0 is 4, not a layer of 0 to 3" },
+	{ LLAMA4, ",\"moe_layers\":3", E_FORMAT, "moe_layers: is integer, not a list" },
+	{ LLAMA4, ",\"attention_chunk_size\":0", E_FORMAT, "attention_chunk_size: 0 is not between 1 and" },
+
+	{ PHI3, "", E_MISSING, "config.json: rope_scaling.short_factor: missing" },
+	{ PHI3, ",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[1,1,1,1,1,1,1,1]", E_MISSING, "tensor" },
+	{ PHI3, ",\"short_factor\":1,\"long_factor\":[1,1,1,1,1,1,1,1]", E_FORMAT,
+	  "rope_scaling.short_factor: is integer, not a list" },
+	{ PHI3, ",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[1,1,1]", E_FORMAT,
+	  "rope_scaling.long_factor: has 3 entries for 8 frequencies" },
+	{ PHI3, ",\"short_factor\":[1,1,1,1,1,1,1,0],\"long_factor\":[1,1,1,1,1,1,1,1]", E_FORMAT,
+	  "rope_scaling.short_factor" },
+	{ PHI3, ",\"short_factor\":[1,1,1,1,1,1,1,\"1\"],\"long_factor\":[1,1,1,1,1,1,1,1]", E_FORMAT,
+	  "rope_scaling.short_factor: entry 7 is string, not a number" },
 
 	{ EAGLE3, "", E_MISSING, "tensor" },
 	{ EAGLE3, ",\"eagle_config\":{\"eagle_aux_hidden_state_layer_ids\":[]}", E_MISSING, "tensor" },
