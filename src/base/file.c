@@ -271,7 +271,7 @@ int file_exists(const char *path)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, R_OK);
 }
 
-int dir_make(const char *dir, struct err *err)
+int dir_make_for(const char *dir, mode_t mode, struct err *err)
 {
 	char *path = xstrdup(dir);
 	int rc = 0;
@@ -280,13 +280,18 @@ int dir_make(const char *dir, struct err *err)
 		if (*p != '/' || p == path)
 			continue;
 		*p = '\0';
-		(void)mkdir(path, 0700); /* if it fails, so does what is below */
+		(void)mkdir(path, mode); /* if it fails, so does what is below */
 		*p = '/';
 	}
-	if (mkdir(path, 0700) && errno != EEXIST)
+	if (mkdir(path, mode) && errno != EEXIST)
 		rc = err_set(err, E_IO, "%s: cannot make it: %s", dir, strerror(errno));
 	free(path);
 	return rc;
+}
+
+int dir_make(const char *dir, struct err *err)
+{
+	return dir_make_for(dir, 0700, err);
 }
 
 int file_is_special(const char *path)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -62,6 +63,8 @@ int file_exists(const char *path); /* 1 when path can be opened for reading as a
 int dir_exists(const char *path);
 /* The directory and those above it that are not there, for their owner alone; E_IO. */
 int dir_make(const char *path, struct err *err);
+/* dir_make with the permissions that mode has and the umask allows. */
+int dir_make_for(const char *path, mode_t mode, struct err *err);
 /* 1 when something is there that renaming a file to path would destroy and a file cannot
  * stand for: a device, a pipe, a link to one. */
 int file_is_special(const char *path);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "hub/hub.h"
 #include "store/store.h"
 
@@ -18,14 +19,6 @@ struct bar {
 	uint64_t first;     /* bytes that were there before */
 	bool started;
 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void put_size(char *out, size_t size, double bytes)
 {
@@ -51,7 +44,7 @@ static void put_time(char *out, size_t size, double seconds)
 static void moved(void *arg, uint64_t done, uint64_t total)
 {
 	struct bar *b = arg;
-	double at = now(), speed;
+	double at = 1e-9 * (double)clock_monotonic_ns(), speed;
 	char have[32], all[32], rate[32], left[32];
 
 	if (!b->started) {
