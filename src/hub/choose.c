@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-enum { SHOWN_MAX = 300, SPLIT_TAIL = 20 }; /* "-00001-of-00003.gguf" */
+enum { SHOWN_MAX = 300 };
 
 static bool ends(const char *s, const char *tail)
 {
@@ -27,26 +27,46 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+static void begin(struct hub_choice *c, const struct hub_tree *t)
+{
+	*c = (struct hub_choice){ .v = xcalloc((size_t)t->n + 1, sizeof *c->v),
+		                  .has = xcalloc((size_t)t->n + 1, sizeof *c->has),
+		                  .model = -1,
+		                  .index = -1 };
+}
+
 static void add(struct hub_choice *c, int i)
 {
-	for (int k = 0; k < c->n; k++)
-		if (c->v[k] == i)
-			return;
-	c->v = xrealloc(c->v, size_mul((size_t)c->n + 1, sizeof *c->v));
-	c->v[c->n++] = i;
+	if (!c->has[i])
+		c->v[c->n++] = i;
+	c->has[i] = true;
+}
+
+void hub_choose_all(const struct hub_tree *t, struct hub_choice *out)
+{
+	begin(out, t);
+	for (int i = 0; i < t->n; i++)
+		add(out, i);
+}
+
+void hub_choice_free(struct hub_choice *c)
+{
+	free(c->v);
+	free(c->has);
+	*c = (struct hub_choice){ 0 };
 }
 
 /* ---- GGUF ---- */
 
-/* The part and count of a split file's name; false: it is not split. */
-static bool split_of(const char *path, int *part, int *count)
+bool hub_split_of(const char *path, int *part, int *count)
 {
 	size_t n = strlen(path);
 	int end = 0;
 
-	return n > SPLIT_TAIL &&
-	       sscanf(path + n - SPLIT_TAIL, "-%5d-of-%5d.%*1[gG]%*1[gG]%*1[uU]%*1[fF]%n", part, count, &end) == 2 &&
-	       end == SPLIT_TAIL;
+	return n > HUB_SPLIT_TAIL &&
+	       sscanf(path + n - HUB_SPLIT_TAIL, "-%5d-of-%5d.%*1[gG]%*1[gG]%*1[uU]%*1[fF]%n", part, count, &end) ==
+	               2 &&
+	       end == HUB_SPLIT_TAIL;
 }
 
 static bool is_model(const char *path)
@@ -62,8 +82,7 @@ static bool is_model(const char *path)
 	return true;
 }
 
-/* Whether the path has type followed by '.' or '-'. */
-static bool has_type(const char *path, const char *type)
+bool hub_has_type(const char *path, const char *type)
 {
 	size_t n = strlen(type);
 
@@ -78,8 +97,8 @@ static int find_model(const struct hub_tree *t, const char *type)
 	int part, count;
 
 	for (int i = 0; i < t->n; i++)
-		if (is_model(t->v[i].path) && (!type || has_type(t->v[i].path, type)) &&
-		    !(split_of(t->v[i].path, &part, &count) && part != 1))
+		if (is_model(t->v[i].path) && (!type || hub_has_type(t->v[i].path, type)) &&
+		    !(hub_split_of(t->v[i].path, &part, &count) && part != 1))
 			return i;
 	return -1;
 }
@@ -92,7 +111,7 @@ static int bits_of(const char *path)
 	size_t n = strlen(path);
 	char *word;
 
-	n -= split_of(path, &part, &count) ? SPLIT_TAIL : ends(path, ".gguf") ? 5 : 0;
+	n -= hub_split_of(path, &part, &count) ? HUB_SPLIT_TAIL : ends(path, ".gguf") ? 5 : 0;
 	snprintf(name, sizeof name, "%.*s", (int)n, path);
 	word = name + strlen(name);
 	while (word > name && !strchr("-./", word[-1]))
@@ -140,23 +159,25 @@ int hub_sidecar(const struct hub_tree *t, int model, const char *word, const cha
 static int add_parts(const struct hub_tree *t, int model, struct hub_choice *out, struct err *err)
 {
 	const char *path = t->v[model].path;
-	size_t n = strlen(path) - SPLIT_TAIL;
-	int part, count, found = 0;
+	size_t n = strlen(path);
+	int part, count, p, of, found = 0;
+	int *at; /* [count]: 1 + the index of each part; 0: none */
 
-	add(out, model);
-	if (!split_of(path, &part, &count))
+	if (!hub_split_of(path, &part, &count)) {
+		add(out, model);
 		return 0;
-	for (int want = 1; want <= count; want++)
-		for (int i = 0; i < t->n; i++) {
-			int p, of;
-
-			if (split_of(t->v[i].path, &p, &of) && p == want && of == count &&
-			    strlen(t->v[i].path) == n + SPLIT_TAIL && !strncasecmp(t->v[i].path, path, n)) {
-				add(out, i);
-				found++;
-				break;
-			}
+	}
+	at = xcalloc((size_t)count + 1, sizeof *at);
+	for (int i = 0; i < t->n; i++)
+		if (hub_split_of(t->v[i].path, &p, &of) && of == count && p >= 1 && p <= count && !at[p - 1] &&
+		    strlen(t->v[i].path) == n && !strncasecmp(t->v[i].path, path, n - HUB_SPLIT_TAIL))
+			at[p - 1] = i + 1;
+	for (int i = 0; i < count; i++)
+		if (at[i]) {
+			add(out, at[i] - 1);
+			found++;
 		}
+	free(at);
 	return found == count ? 0 : err_set(err, E_MISSING, "%s: the hub has %d of its %d parts", path, found, count);
 }
 
@@ -168,7 +189,7 @@ static void put_list(struct buf *b, const struct hub_tree *t, bool models)
 	for (int i = 0; i < t->n; i++) {
 		const char *path = t->v[i].path;
 
-		if ((models ? !is_model(path) : *path == '.') || (split_of(path, &part, &count) && part > 1))
+		if ((models ? !is_model(path) : *path == '.') || (hub_split_of(path, &part, &count) && part > 1))
 			continue;
 		if (b->n > SHOWN_MAX) {
 			buf_puts(b, ", ...");
@@ -250,20 +271,51 @@ static void choose_folder(const struct hub_tree *t, struct hub_choice *out)
 			add(out, i);
 }
 
+static int by_path(const void *a, const void *b, void *tree)
+{
+	const struct hub_tree *t = tree;
+
+	return strcmp(t->v[*(const int *)a].path, t->v[*(const int *)b].path);
+}
+
+/* The index of path, by sorted[t->n], the files in the order of their paths; -1: none. */
+static int find_sorted(const struct hub_tree *t, const int *sorted, const char *path)
+{
+	int low = 0, high = t->n;
+
+	while (low < high) {
+		int mid = low + (high - low) / 2, order = strcmp(t->v[sorted[mid]].path, path);
+
+		if (!order)
+			return sorted[mid];
+		if (order < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return -1;
+}
+
 int hub_choose_shards(const struct hub_tree *t, const char *index, size_t n, struct hub_choice *out, struct err *err)
 {
 	static const char file[] = "model.safetensors.index.json";
 	struct json *root = json_parse_python(index, n, 0, err);
+	struct hub_tree order = *t;
 	struct json_cursor c;
 	const struct json *shard;
 	const char *key;
 	int code = 0, found = 0;
+	int *sorted;
 
 	if (!root)
 		return err_prefix(err, "%s", file);
-	for (c = json_first(json_get(root, "weight_map")); !code && json_next(&c, &key, &shard);) {
+	sorted = xcalloc((size_t)t->n + 1, sizeof *sorted);
+	for (int i = 0; i < t->n; i++)
+		sorted[i] = i;
+	qsort_r(sorted, (size_t)t->n, sizeof *sorted, by_path, &order);
+	for (c = json_first(json_get(root, "weight_map")); !code && json_next(&c, &key, &shard); found++) {
 		const char *path = json_str(shard, NULL);
-		int i = path ? find(t, path) : -1;
+		int i = path ? find_sorted(t, sorted, path) : -1;
 
 		if (!path)
 			code = err_set(err, E_FORMAT, "%s: weight_map: '%.80s' has no file name", file, key);
@@ -271,10 +323,10 @@ int hub_choose_shards(const struct hub_tree *t, const char *index, size_t n, str
 			code = err_set(err, E_MISSING, "%s names %.200s, which the hub does not have", file, path);
 		else
 			add(out, i);
-		found++;
 	}
 	if (!code && !found)
 		code = err_set(err, E_FORMAT, "%s: no weight_map in it", file);
+	free(sorted);
 	json_free(root);
 	return code;
 }
@@ -283,7 +335,7 @@ int hub_choose(const struct hub_tree *t, const char *type, bool projector, struc
 {
 	bool folder = false;
 
-	*out = (struct hub_choice){ .model = -1, .index = -1 };
+	begin(out, t);
 	for (int i = 0; i < t->n; i++)
 		folder |= is_weights(t->v[i].path);
 	if (type || !folder)

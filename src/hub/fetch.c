@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "hub/hub_cache.h"
@@ -73,9 +73,12 @@ static bool part_whole(const struct blob *b, int i)
 	return b->part[i].done == part_length(b, i);
 }
 
-static uint64_t part_size_of(const struct hub_options *o)
+/* At most 16 million parts, whatever a list of files says. */
+static uint64_t part_size_of(const struct hub_options *o, uint64_t size)
 {
-	return o->part_size ? o->part_size : 32 << 20;
+	uint64_t asked = o->part_size ? o->part_size : 32 << 20;
+
+	return asked < size >> 24 ? size >> 24 : asked;
 }
 
 /* ---- the files of a blob ---- */
@@ -101,7 +104,7 @@ static void make_parts(struct blob *b, const struct hub_options *o)
 {
 	uint64_t size = (uint64_t)b->entry->size;
 
-	b->part_size = part_size_of(o);
+	b->part_size = part_size_of(o, size);
 	b->n = (int)((size + b->part_size - 1) / b->part_size);
 	b->part = xcalloc((size_t)b->n + 1, sizeof *b->part);
 }
@@ -141,7 +144,9 @@ uint64_t hub_fetch_left(const char *folder, const struct hub_entry *entry, const
 	uint64_t left = 0;
 
 	name_files(&b, folder, entry);
-	if (!has_blob(b.path.p, entry->size)) {
+	if (!has_blob(b.path.p, entry->size) && !file_exists(b.marked.p)) {
+		left = (uint64_t)entry->size;
+	} else if (!has_blob(b.path.p, entry->size)) {
 		make_parts(&b, options);
 		read_marks(&b);
 		for (int i = 0; i < b.n; i++)
@@ -366,18 +371,10 @@ struct transfer {
 	struct err err;
 };
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* With the lock held. */
 static void tell(struct fetch *f, bool last)
 {
-	int64_t now = now_ms();
+	int64_t now = clock_monotonic_ns() / 1000000;
 
 	if (!f->of->watch->moved || (!last && now - f->told_ms < TELL_MS))
 		return;
@@ -514,6 +511,8 @@ static int judge(struct fetch *f, struct blob *b, const struct transfer *t, cons
 	}
 	if (rc == E_GONE)
 		return hub_http_stopped(f->of->http) ? rc : 0;
+	if (rc && rc != E_IO)
+		return rc;
 	pthread_mutex_lock(&f->lock);
 	if ((rc || t->step == HUB_NEW_LOCATION || head->status >= 400) && !strcmp(b->url.p, url->p))
 		buf_reset(&b->url);

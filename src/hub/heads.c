@@ -126,6 +126,9 @@ void hub_head_line(struct hub_head *h, const char *line, size_t n)
 		return;
 	memcpy(text, line, n);
 	text[n] = 0;
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < 32 || text[i] == 127)
+			text[i] = '?';
 	if (!strncmp(text, "HTTP/", 5)) {
 		hub_head_reset(h);
 		v = strchr(text, ' ');
@@ -152,7 +155,7 @@ static int fill(const struct hub_head *h, bool redirect, struct hub_file *out, s
 	out->size = h->linked_size >= 0 ? h->linked_size : redirect ? -1 : h->length;
 	if (out->size < 0)
 		return err_set(err, E_FORMAT, "the hub's answer does not say how large the file is");
-	if (!hub_is_hex(etag, HUB_COMMIT) && !hub_is_hex(etag, HUB_SHA256))
+	if (!hub_is_digest(etag))
 		return err_set(err, E_FORMAT, "the hub's answer has an ETag that is not a digest: '%.40s'", etag);
 	snprintf(out->commit, sizeof out->commit, "%s", h->commit);
 	snprintf(out->digest, sizeof out->digest, "%s", etag);

@@ -20,7 +20,8 @@ struct hub_head {
 void hub_head_init(struct hub_head *h);
 void hub_head_reset(struct hub_head *h);
 void hub_head_fini(struct hub_head *h);
-/* One header line.  A status line begins a new answer: all that was said before is forgotten. */
+/* One header line.  A status line begins a new answer: all that was said before is forgotten.  Control bytes become '?', since
+ * parts of a line reach messages. */
 void hub_head_line(struct hub_head *h, const char *line, size_t n);
 
 /* What to do after an answer to a request for what the hub knows of a file. */

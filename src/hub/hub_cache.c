@@ -15,6 +15,8 @@
 #include "hub/names.h"
 
 enum { TREE_MAX = 64 << 20, ENTRIES_MAX = 100000 };
+static const int64_t FILE_BYTES_MAX = (int64_t)1
+                                      << 50; /* a petabyte: sums of files and counts of parts stay in range */
 
 void hub_tree_add(struct hub_tree *t, const char *path, int64_t size, const char *digest, const char *blob_id)
 {
@@ -40,18 +42,13 @@ void hub_tree_free(struct hub_tree *t)
 
 /* ---- lists of files ---- */
 
-static bool is_digest(const char *s)
-{
-	return s && (hub_is_hex(s, HUB_COMMIT) || hub_is_hex(s, HUB_SHA256));
-}
-
 /* Adds a file, or nothing where its path would lead elsewhere.  large: its SHA-256, or NULL.  0 or E_FORMAT. */
 static int add(struct hub_tree *t, const char *path, const struct json *size, const char *oid, const char *large)
 {
 	int64_t bytes;
 
-	if (!path || json_to_whole(size, &bytes) || bytes < 0 || !oid || !hub_is_hex(oid, HUB_COMMIT) ||
-	    (large && !is_digest(large)) || t->n == ENTRIES_MAX)
+	if (!path || json_to_whole(size, &bytes) || bytes < 0 || bytes > FILE_BYTES_MAX || !oid ||
+	    !hub_is_hex(oid, HUB_COMMIT) || (large && !hub_is_digest(large)) || t->n == ENTRIES_MAX)
 		return E_FORMAT;
 	if (hub_is_path(path))
 		hub_tree_add(t, path, bytes, large ? large : oid, oid);
@@ -138,21 +135,7 @@ int hub_tree_write(const struct hub_tree *t, const char *folder, const char *com
 
 int hub_make_folder(const char *path, struct err *err)
 {
-	char *p = xstrdup(path);
-	int code = 0;
-
-	for (char *slash = p; !code && slash;) {
-		slash = strchr(slash + 1, '/');
-		if (slash)
-			*slash = 0;
-		if (mkdir(p, 0777) && errno != EEXIST && !dir_exists(p))
-			code = err_set(err, errno == ENOSPC ? E_FULL : E_IO, "%s: cannot be made: %s", p,
-			               strerror(errno));
-		if (slash)
-			*slash = '/';
-	}
-	free(p);
-	return code;
+	return dir_make_for(path, 0777, err);
 }
 
 /* The folders above path. */

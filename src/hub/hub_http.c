@@ -19,7 +19,8 @@ enum {
 	SLOW_SECONDS = 30,
 	HOPS_MAX = 10,
 	TRIES_MAX = 5,
-	TELL_SECONDS = 3, /* waits as long as this are said */
+	HEADERS_MAX = 64 << 10, /* bytes of an answer's header lines and trailers; servers' own limits are 8 to 64 KB */
+	TELL_SECONDS = 3,       /* waits as long as this are said */
 };
 
 struct hub_http {
@@ -155,15 +156,22 @@ struct asked {
 	struct hub_http *http;
 	struct hub_head *head;
 	const struct hub_sink *sink;
-	bool ended;
+	size_t n_header;
+	bool ended, flooded;
 };
 
 static size_t on_header(char *p, size_t one, size_t n, void *arg)
 {
 	struct asked *a = arg;
 
-	hub_head_line(a->head, p, one * n);
-	return one * n;
+	n *= one;
+	a->n_header += n;
+	if (a->n_header > HEADERS_MAX) {
+		a->flooded = true;
+		return n + 1;
+	}
+	hub_head_line(a->head, p, n);
+	return n;
 }
 
 static size_t on_data(char *p, size_t one, size_t n, void *arg)
@@ -260,6 +268,8 @@ int hub_ask(struct hub_line *line, const char *method, const char *url, int64_t 
 	h->easy_setopt(line->curl, CURLOPT_HTTPHEADER, NULL);
 	h->slist_free_all(headers);
 	put_host(host, sizeof host, url);
+	if (a.flooded)
+		return err_set(err, E_LIMIT, "%s: header lines of more than %d bytes", host, HEADERS_MAX);
 	if (a.ended)
 		return err_set(err, E_GONE, "%s: ended", host);
 	if (got)

@@ -165,16 +165,33 @@ static int need_room(const struct pull *p, struct err *err)
 	uint64_t left = 0, room;
 	struct statvfs fs;
 
-	for (int i = 0; i < p->choice.n; i++)
-		left += hub_fetch_left(p->folder.p, &p->tree.v[p->choice.v[i]], p->options);
-	if (!left || statvfs(p->folder.p, &fs))
+	if (statvfs(p->folder.p, &fs))
 		return 0;
 	room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	for (int i = 0; i < p->choice.n && left <= room; i++) /* a sum of all might wrap around */
+		left += hub_fetch_left(p->folder.p, &p->tree.v[p->choice.v[i]], p->options);
 	if (left <= room)
 		return 0;
 	return err_set(err, E_FULL,
-	               "%s: %.1f GB are missing and %s has room for %.1f GB; HF_HUB_CACHE names another place",
+	               "%s: %.1f GB or more are missing and %s has room for %.1f GB; HF_HUB_CACHE names another place",
 	               p->wish->name, (double)left * 1e-9, p->place->cache, (double)room * 1e-9);
+}
+
+static int by_digest(const void *a, const void *b)
+{
+	return strcmp((*(const struct hub_entry *const *)a)->digest, (*(const struct hub_entry *const *)b)->digest);
+}
+
+/* Sorts entries and leaves one of each digest; how many. */
+static int once_each(const struct hub_entry **entry, int n)
+{
+	int kept = 0;
+
+	qsort(entry, (size_t)n, sizeof *entry, by_digest);
+	for (int i = 0; i < n; i++)
+		if (!kept || strcmp(entry[kept - 1]->digest, entry[i]->digest) != 0)
+			entry[kept++] = entry[i];
+	return kept;
 }
 
 /* Fetches the chosen files that are neither linked nor there. */
@@ -192,15 +209,10 @@ static int fetch(struct pull *p, const int *chosen, int n, struct err *err)
 	struct buf blobs;
 	int code;
 
-	for (int i = 0; i < n; i++) {
-		const struct hub_entry *e = &p->tree.v[chosen[i]];
-		bool twice = false;
-
-		for (int k = 0; k < f.n; k++)
-			twice |= !strcmp(entry[k]->digest, e->digest);
-		if (!twice && !hub_linked(p->folder.p, p->commit, e))
-			entry[f.n++] = e;
-	}
+	for (int i = 0; i < n; i++)
+		if (!hub_linked(p->folder.p, p->commit, &p->tree.v[chosen[i]]))
+			entry[f.n++] = &p->tree.v[chosen[i]];
+	f.n = once_each(entry, f.n);
 	buf_init(&blobs);
 	buf_printf(&blobs, "%s/blobs", p->folder.p);
 	code = hub_make_folder(blobs.p, err);
@@ -246,10 +258,7 @@ static int choose(struct pull *p, struct err *err)
 	int code;
 
 	if (p->options->all) {
-		p->choice = (struct hub_choice){ .model = -1, .index = -1 };
-		p->choice.v = xcalloc((size_t)p->tree.n + 1, sizeof *p->choice.v);
-		for (int i = 0; i < p->tree.n; i++)
-			p->choice.v[p->choice.n++] = i;
+		hub_choose_all(&p->tree, &p->choice);
 		return 0;
 	}
 	code = hub_choose(&p->tree, p->wish->type, !p->options->no_projector, &p->choice, err);
@@ -316,7 +325,7 @@ int hub_pull(const struct hub_place *place, const struct hub_wish *wish, const s
 	hub_line_close(line);
 	hub_http_close(p.http);
 	hub_tree_free(&p.tree);
-	free(p.choice.v);
+	hub_choice_free(&p.choice);
 	buf_fini(&p.folder);
 	return code;
 }

@@ -1,4 +1,5 @@
 /* kept.c - hub_list and hub_remove (hub.h): what the cache has, and taking it away. */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -80,24 +81,35 @@ struct look {
 	bool safetensors, gguf, dangling;
 };
 
-/* The type that a GGUF file's name ends with, its split tail left out. */
+static bool is_gguf(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 5 && !strcasecmp(name + n - 5, ".gguf");
+}
+
+/* The type that a GGUF file's name ends with.  Other programs may have named the file: each character other than a letter, a
+ * digit, '_' and '.' becomes '?'. */
 static void add_type(struct look *l, const char *name)
 {
+	size_t n = strlen(name);
 	char text[256];
 	char *p;
 	int part, count;
 
-	snprintf(text, sizeof text, "%.*s", (int)(strlen(name) - 5), name);
-	p = strlen(text) > 15 ? text + strlen(text) - 15 : NULL;
-	if (p && sscanf(p, "-%5d-of-%5d", &part, &count) == 2) {
-		*p = 0;
+	if (hub_split_of(name, &part, &count)) {
+		n -= HUB_SPLIT_TAIL - 5;
 		if (part > 1)
 			return;
 	}
+	snprintf(text, sizeof text, "%.*s", (int)(n - 5), name);
 	if (strcasestr(text, "mmproj"))
 		return;
 	p = strrchr(text, '-');
 	p = p ? p + 1 : strrchr(text, '.') ? strrchr(text, '.') + 1 : text;
+	for (char *c = p; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '_' && *c != '.')
+			*c = '?';
 	buf_printf(&l->formats, "%s%s", l->gguf ? ", " : l->safetensors ? ", GGUF " : "GGUF ", p);
 	l->gguf = true;
 }
@@ -126,7 +138,7 @@ static void look_below(struct look *l, const char *dir, int depth)
 		if (n > 12 && !strcmp(files.v[i] + n - 12, ".safetensors") && !l->safetensors) {
 			buf_printf(&l->formats, "%ssafetensors", l->formats.n ? ", " : "");
 			l->safetensors = true;
-		} else if (n > 5 && !strcasecmp(files.v[i] + n - 5, ".gguf")) {
+		} else if (is_gguf(files.v[i])) {
 			add_type(l, files.v[i]);
 		}
 	}
@@ -224,41 +236,34 @@ static int remove_tree(const char *path, struct err *err)
 	return err_set(err, E_IO, "%s: cannot be removed: %s", path, strerror(errno));
 }
 
-/* Removes the link at path and the blob that it leads to. */
-static int remove_file(const char *path, uint64_t *bytes, struct err *err)
+/* Removes the link at path and, from the model's folder, the blob that it names; a link that leads elsewhere loses itself
+ * alone. */
+static int remove_file(const char *folder, const char *path, uint64_t *bytes, struct err *err)
 {
-	char blob[4096];
-	ssize_t n = readlink(path, blob, sizeof blob - 1);
-	struct buf at;
+	char to[4096];
+	ssize_t n = readlink(path, to, sizeof to - 1);
+	struct buf blob;
 	struct stat st;
 
 	if (!stat(path, &st))
 		*bytes += (uint64_t)st.st_blocks * 512;
 	if (n > 0) {
-		blob[n] = 0;
-		buf_init(&at);
-		buf_printf(&at, "%.*s/%s", (int)(strrchr(path, '/') - path), path, blob);
-		if (strstr(blob, "blobs/"))
-			unlink(at.p);
-		buf_fini(&at);
+		const char *digest;
+
+		to[n] = 0;
+		digest = strrchr(to, '/') ? strrchr(to, '/') + 1 : to;
+		buf_init(&blob);
+		buf_printf(&blob, "%s/blobs/%s", folder, digest);
+		if (hub_is_digest(digest))
+			unlink(blob.p);
+		buf_fini(&blob);
 	}
 	return unlink(path) ? err_set(err, E_IO, "%s: cannot be removed: %s", path, strerror(errno)) : 0;
 }
 
-/* Whether a GGUF file's name has type as a word. */
-static bool has_type(const char *name, const char *type)
-{
-	size_t n = strlen(name);
-
-	if (n < 6 || strcasecmp(name + n - 5, ".gguf") != 0)
-		return false;
-	for (const char *p = name; (p = strcasestr(p, type)); p++)
-		if (p[strlen(type)] == '.' || p[strlen(type)] == '-')
-			return true;
-	return false;
-}
-
-static int remove_type(const char *dir, const char *type, int depth, int *hits, uint64_t *bytes, struct err *err)
+/* Removes the GGUF files of a type below dir, in the model's folder. */
+static int remove_type(const char *folder, const char *dir, const char *type, int depth, int *hits, uint64_t *bytes,
+                       struct err *err)
 {
 	struct names files;
 	struct buf path;
@@ -270,11 +275,11 @@ static int remove_type(const char *dir, const char *type, int depth, int *hits, 
 	for (int i = 0; i < files.n && !code; i++) {
 		buf_reset(&path);
 		buf_printf(&path, "%s/%s", dir, files.v[i]);
-		if (has_type(files.v[i], type)) {
-			code = remove_file(path.p, bytes, err);
+		if (is_gguf(files.v[i]) && hub_has_type(files.v[i], type)) {
+			code = remove_file(folder, path.p, bytes, err);
 			(*hits)++;
 		} else if (dir_exists(path.p)) {
-			code = remove_type(path.p, type, depth + 1, hits, bytes, err);
+			code = remove_type(folder, path.p, type, depth + 1, hits, bytes, err);
 		}
 	}
 	names_free(&files);
@@ -300,7 +305,7 @@ int hub_remove(const struct hub_place *place, const struct hub_wish *wish, uint6
 		*bytes = bytes_below(folder.p, 0, &partial);
 		code = remove_tree(folder.p, err);
 	} else {
-		code = remove_type(snapshots.p, wish->type, -1, &hits, bytes, err);
+		code = remove_type(folder.p, snapshots.p, wish->type, -1, &hits, bytes, err);
 		if (!code && !hits)
 			code = err_set(err, E_MISSING, "%s: no GGUF file of type %s in the cache", wish->name,
 			               wish->type);

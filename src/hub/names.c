@@ -61,6 +61,11 @@ bool hub_is_hex(const char *s, size_t n)
 	return strspn(s, "0123456789abcdef") == n && !s[n];
 }
 
+bool hub_is_digest(const char *s)
+{
+	return hub_is_hex(s, HUB_COMMIT) || hub_is_hex(s, HUB_SHA256);
+}
+
 void hub_put_escaped(struct buf *b, const char *s, bool keep_slashes)
 {
 	for (; *s; s++)

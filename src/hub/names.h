@@ -14,6 +14,8 @@ bool hub_is_name(const char *s);
 bool hub_is_path(const char *s);
 /* n digits of lower-case hexadecimal, and no more. */
 bool hub_is_hex(const char *s, size_t n);
+/* The name of a blob: hexadecimal digits of a SHA-256, or of git's SHA-1. */
+bool hub_is_digest(const char *s);
 /* Appends s with % escapes; slashes stay where keep_slashes. */
 void hub_put_escaped(struct buf *b, const char *s, bool keep_slashes);
 /* Appends "/NAME/resolve/REVISION/PATH". */

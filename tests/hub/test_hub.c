@@ -301,7 +301,7 @@ static void test_choice(const struct json *c)
 				      str(c, "name"), words[i][0], at < 0 ? "none" : tree.v[at].path);
 		}
 	}
-	free(got.v);
+	hub_choice_free(&got);
 	hub_tree_free(&tree);
 }
 
@@ -346,8 +346,75 @@ static void test_folder(void)
 	CHECK(hub_choose_shards(&tree, "{", 1, &got, &err) == E_FORMAT, "no JSON");
 	CHECK(hub_choose_shards(&tree, "{}", 2, &got, &err) == E_FORMAT, "no map");
 	buf_fini(&b);
-	free(got.v);
+	hub_choice_free(&got);
 	hub_tree_free(&tree);
+}
+
+static unsigned random_bits(uint32_t *seed)
+{
+	return (*seed = *seed * 1664525u + 1013904223u) >> 8;
+}
+
+/* Random bytes, and texts of the hub with random changes: nothing may crash, and what is taken is in bounds. */
+static void test_noise(const char *folder)
+{
+	static const char *const names[] = {
+		"ETag",      "X-Linked-Etag", "X-Linked-Size", "Content-Length",  "Location",     "Link",
+		"RateLimit", "Retry-After",   "Content-Range", "X-Error-Message", "X-Repo-Commit"
+	};
+	static const char some[] = "<>;=rt\"-/0123456789 bytes", marks[] = "\"{}[],:0e-./";
+	struct json *t = table(folder, "tree");
+	uint32_t seed = 1;
+	struct buf page;
+
+	buf_init(&page);
+	json_put(&page, json_get(json_at(json_get(t, "pages"), 0), "body"));
+	for (int i = 0; i < 3000; i++) {
+		struct hub_file f = { .size = -1 };
+		struct hub_tree tree = { 0 };
+		struct hub_choice got = { 0 };
+		struct hub_head h;
+		struct buf line, text;
+		struct err err;
+
+		hub_head_init(&h);
+		buf_init(&f.url);
+		buf_init(&line);
+		buf_init(&text);
+		h.status = (int)(random_bits(&seed) % 600);
+		for (int k = 0; k < 6; k++) {
+			buf_reset(&line);
+			buf_printf(&line, "%s: ", names[random_bits(&seed) % (sizeof names / sizeof *names)]);
+			for (unsigned n = random_bits(&seed) % 40 * (i % 8 ? 1 : 300); n; n--)
+				buf_putc(&line, random_bits(&seed) % 3 ? some[random_bits(&seed) % (sizeof some - 1)] :
+				                                         (int)(random_bits(&seed) % 256));
+			hub_head_line(&h, line.p, line.n);
+		}
+		hub_file_step(&h, "https://a.b/c", &f, &err);
+		CHECK(hub_wait(&h, i % 7) >= 0 && hub_wait(&h, i % 7) <= 600, "%d s", hub_wait(&h, i % 7));
+		hub_range_step(&h, i % 5, random_bits(&seed));
+		hub_next(h.link.p, &text);
+
+		buf_reset(&text);
+		buf_put(&text, page.p, page.n);
+		for (unsigned k = random_bits(&seed) % 4; k; k--)
+			text.p[random_bits(&seed) % text.n] = random_bits(&seed) % 2 ?
+			                                              (char)random_bits(&seed) :
+			                                              marks[random_bits(&seed) % (sizeof marks - 1)];
+		if (!hub_tree_page(&tree, text.p, text.n, &err))
+			hub_choose(&tree, i % 2 ? "Q4_K_M" : NULL, true, &got, &err);
+		for (int k = 0; k < tree.n; k++)
+			CHECK(hub_is_path(tree.v[k].path) && tree.v[k].size >= 0 && hub_is_digest(tree.v[k].digest),
+			      "%s", tree.v[k].path);
+		hub_choice_free(&got);
+		hub_tree_free(&tree);
+		hub_head_fini(&h);
+		buf_fini(&f.url);
+		buf_fini(&line);
+		buf_fini(&text);
+	}
+	buf_fini(&page);
+	json_free(t);
 }
 
 int main(int argc, char **argv)
@@ -359,5 +426,6 @@ int main(int argc, char **argv)
 	test_tree(argv[1]);
 	test_choices(argv[1]);
 	test_folder();
+	test_noise(argv[1]);
 	return 0;
 }

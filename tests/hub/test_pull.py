@@ -44,9 +44,14 @@ class Store(hub.Store):
 
 
 class Hub(hub.Hub):
-    lies = {}  # (repo, path) -> entry members that the list of files has instead
+    lies = {}    # (repo, path) -> entry members that the list of files has instead
+    more = []    # entries that every list has too
+    extra = ()   # headers of every answer
     def entries(self, repo, commit):
-        return [dict(e, **self.lies.get((repo, e['path']), {})) for e in super().entries(repo, commit)]
+        return [dict(e, **self.lies.get((repo, e['path']), {})) for e in super().entries(repo, commit)] + self.more
+    def answer(self, status, head=(), *args, **kwargs):
+        try: super().answer(status, [*head, *self.extra], *args, **kwargs)
+        except (BrokenPipeError, ConnectionResetError): self.close_connection = True
 
 
 def serve():
@@ -73,7 +78,7 @@ class Pull(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir)
         self.cache = os.path.join(self.dir, 'hub')
         with hub.LOCK: hub.LOG.clear(); hub.COUNT.clear(); hub.SIGNS.clear()
-        Hub.lies = {}
+        Hub.lies, Hub.more, Hub.extra, hub.Hub.page = {}, [], (), 6
 
     def env(self, **more):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(('HF_', 'WEFT_', 'HUGGING')) and 'proxy' not in k.lower()}
@@ -215,7 +220,6 @@ class Pull(unittest.TestCase):
 
     def test_always_wrong(self):
         """A digest that never fits ends the fetch, and no link is made."""
-        Hub.lies = {('tiny/model', 'model-00002-of-00002.safetensors'): {}}
         commit = hub.REVS['tiny/model']['main']
         files = hub.COMMITS['tiny/model', commit]
         bad = dict(files, **{'model-00002-of-00002.safetensors': b'x' * 123457})
@@ -251,6 +255,54 @@ class Pull(unittest.TestCase):
         with hub.LOCK: hub.LOG.clear()
         self.assertEqual(self.weft('pull', 'tiny/model', HF_HUB_OFFLINE='1')[0], path)
         self.assertEqual(hub.LOG, [])
+
+    # ---- a hub that is hostile ----
+
+    def test_headers(self):
+        """Floods and long lines end the request; control bytes of a header reach no terminal."""
+        for n in (100, 100000):
+            Hub.extra = [('Location', 'x' * 1000)] * n
+            if n == 100000: self.says('pull', 'tiny/model', word='header lines of more than 65536 bytes')
+        Hub.extra = [('Link', '<' * 7000)] * 5 + [('X-HF-Warning', 'a' * 9000)]
+        self.weft('pull', 'tiny/model')
+        Hub.extra = [('X-HF-Warning', 'mind\x1b[31m;\x07 this')]
+        _, err = self.weft('pull', 'tiny/model')
+        self.assertIn('mind?[31m;? this', err)
+        Hub.extra = [('X-Error-Message', '\x1b]0;title\x07')]
+        _, err = self.weft('pull', 'tiny/nope', code=1)
+        self.assertFalse(set(err) & {'\x1b', '\x07'}, err)
+
+    def entry(self, path, size): return {'type': 'file', 'oid': '0' * 40, 'size': size, 'path': path, 'lfs': {'oid': hashlib.sha256(path.encode()).hexdigest(), 'size': size}}
+
+    def test_sizes(self):
+        """No size, and no sum of sizes, passes for one that there is room for."""
+        for size in (2**63 - 1, 2**63, 2**64, 2**50 + 1, -1, 1e300, '5', None):
+            Hub.more = [self.entry('big.gguf', size)]
+            self.says('pull', 'tiny/model', '--all', word='not as it is documented')
+        hub.Hub.page = 2000
+        for n in (1, 3000):
+            Hub.more = [self.entry('%d.bin' % i, 2**50) for i in range(n)]
+            shutil.rmtree(self.cache, ignore_errors=True)
+            self.says('pull', 'tiny/model', '--all', word='has room for')
+        Hub.more = [self.entry('x-Q2_K-00001-of-99999.gguf', 1)] + [self.entry('f%d' % i, 1) for i in range(3000)]
+        shutil.rmtree(self.cache, ignore_errors=True)
+        self.says('pull', 'tiny/model:Q2_K', word='1 of its 99999 parts')
+
+    def test_names_on_disk(self):
+        """Names that other programs gave files of the cache: no control byte, no broken JSON, and nothing outside is removed."""
+        self.weft('pull', 'tiny/model-GGUF')
+        there = os.path.join(self.cache, 'models--tiny--model-GGUF/snapshots', hub.REVS['tiny/model-GGUF']['main'])
+        outside = os.path.join(self.dir, 'blobs', '0' * 40)
+        os.mkdir(os.path.dirname(outside))
+        with open(outside, 'w') as f: f.write('kept')
+        os.symlink(outside, os.path.join(there, 'm-Q8_0.gguf'))
+        with open(os.path.join(there, 'm-"Q\x1b[31m\n4.gguf'), 'w') as f: f.write('x')
+        out, _ = self.weft('list', '--json')
+        self.assertIn('?Q??31m?4', json.loads(out)[0]['formats'])
+        self.assertNotIn('\x1b', self.weft('list')[0])
+        self.weft('rm', 'tiny/model-GGUF:Q8_0')
+        self.assertTrue(os.path.exists(outside))
+        self.assertFalse(os.path.lexists(os.path.join(there, 'm-Q8_0.gguf')))
 
     # ---- interrupted, and at once ----
 
