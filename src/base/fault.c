@@ -1,8 +1,8 @@
 /* fault.c - see fault.h.
  *
- * What fails within a guard jumps out of it by itself: no signal is raised, and no
- * library's code is in between. So SIGABRT comes from elsewhere: the allocator that
- * found its data damaged, a library, a sanitizer. */
+ * A failure within a guard reaches the guard by a jump: no signal is raised, and no
+ * library's code is in between.  So SIGABRT comes from elsewhere: from an allocator that
+ * found its data damaged, from a library or from a sanitizer. */
 #include "base/fault.h"
 
 #include <assert.h>

@@ -125,7 +125,7 @@ static void more_put(const struct disk *d, struct digest *more, const struct dig
 	}
 }
 
-/* Fills names->tok and n; returns what whole pages mean besides, to be freed; NULL: there are no spans. */
+/* Fills names->tok and n.  Returns a digest of the spans in each whole page, which the caller frees; NULL: there are none. */
 static struct digest *words_of(const struct disk *d, const int32_t *tok, int n, struct names *names)
 {
 	struct digest *more = NULL, span;

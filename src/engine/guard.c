@@ -28,8 +28,7 @@ bool request_guard(struct request *r, void (*fn)(void *arg), void *arg)
 	return false;
 }
 
-/* Keeps their memory, so that a search for leaks does not report it.
- *  */
+/* Requests that were given up.  Their memory stays reachable, so that a search for leaks does not report it. */
 static _Atomic(struct request *) given_up;
 
 void request_give_up(struct request *r)

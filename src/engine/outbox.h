@@ -27,8 +27,8 @@ struct outbox {
 	bool start_waits, progress_waits, done_waits;
 	struct event start, progress, done;
 	size_t n; /* waiting tokens */
-	struct buf
-		token; /* the waiting tokens from token_head on: for each a struct waiting (outbox.c) and its alternatives */
+	/* The waiting tokens, from token_head on: for each a struct waiting (outbox.c) and its alternatives. */
+	struct buf token;
 	size_t token_head;
 	struct buf text; /* of the waiting tokens and DONE, from text_head on */
 	size_t text_head;

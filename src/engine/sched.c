@@ -4,7 +4,7 @@
  * then prompts, in the order that fair.c gives and as many rows as pace.c allows,
  * the first up to its end, then the next.  A request that waits joins when it
  * is its turn to have rows, if there is a slot and room for what it will need.
- * Where memory is short the youngest is preempted. */
+ * When memory runs short, the youngest running request is preempted. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -103,7 +103,7 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 	return model_kv_add(m, &g, out, err);
 }
 
-/* Values as they are kept, and what attention gives of them, where those are wider than v and o. */
+/* Are heads of values narrower than those of keys?  Then they are kept with zeros up to the size of a key. */
 static bool widened(const struct attention *a)
 {
 	return a->dim_v && a->dim_v != a->op.dim; /* 0: a draft head that was bound by hand */
@@ -136,7 +136,7 @@ static int kv_jobs(struct pass *p, const struct attention *a, struct linear *job
 	return 2;
 }
 
-/* Values as they are kept. */
+/* Returns v as the cache keeps it: scaled, and widened with zeros; NULL where v is. */
 static float *values_kept(struct pass *p, const struct attention *a, float *v)
 {
 	const struct backend_ops *ops = p->be->ops;
@@ -151,7 +151,7 @@ static float *values_kept(struct pass *p, const struct attention *a, float *v)
 	return wide;
 }
 
-/* What o reads, of what attention gives. */
+/* Returns what o reads: the heads that attention gives, without the zeros of widened values, times gates of heads. */
 static float *mixed_read(struct pass *p, const struct attention *a, float *mixed, float *gate)
 {
 	const struct backend_ops *ops = p->be->ops;

@@ -81,8 +81,8 @@ void decoder_bind_into(struct binder *b, struct decoder *d, const struct decoder
 /* Tensors of towers and draft heads are not read. */
 void decoder_ignore(struct store *st);
 
-/* x += attention of layer i, through its norms; h[n_row][hidden] is spoiled, or, where nothing is between the block and x,
- *  what the block has read. */
+/* x += attention of layer i, through its norms.  h[n_row][hidden] is spoiled; where nothing is between the block and x, it is
+ * what the block has read. */
 void decoder_attend(const struct decoder *d, struct pass *p, int i, float *x, float *h);
 size_t decoder_work_floats(const struct model *m, int n_row, int n_logit);
 void decoder_forward(struct model *m, struct pass *p);

@@ -334,7 +334,7 @@ static int place(struct model *m, struct err *err)
 	return code;
 }
 
-/* A step of the most rows that computes nothing: the backend says what of it there is no kernel for. */
+/* Runs a step of the most rows that computes nothing, so that the backend can refuse an operation it has no kernel for. */
 static int rehearse(struct model *m, struct err *err)
 {
 	struct backend *be = m->be;

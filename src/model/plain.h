@@ -20,11 +20,11 @@ struct plain_plan {
 	const struct plain *of;
 	struct decoder_plan all;
 	struct attention_form *attn;           /* [layers] */
-	const struct attention_form *windowed; /* what layers with a window have; NULL: as all, of->attn */
+	const struct attention_form *windowed; /* attention of layers with a window; NULL: all.attn */
 	struct rope local; /* of layers with a window, where the row gives them a rotation of their own */
 	bool *dense;       /* [layers] without a mixture, where the model has one */
 	bool *upright;     /* [layers] that do not rotate; NULL: the row says which */
-	const struct attention_form *standing; /* what these have; NULL: as all */
+	const struct attention_form *standing; /* attention of layers that do not rotate; NULL: all.attn */
 	struct rope *rope;            /* [layers]; NULL: all have one rotation, or those with a window `local` */
 	float residual, residual_ffn; /* r of attention and of the feed-forward block; 0: 1 */
 	float residual_moe;           /* r of mixtures; 0: residual_ffn */

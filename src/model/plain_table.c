@@ -230,7 +230,7 @@ static void read_ling(struct plain_plan *p, struct decoder *d, struct conf *c)
 			conf_fail(c, E_UNSUPPORTED, "%s: true is not done by this version", refused[i]);
 }
 
-/* Experts near the one that is chosen: those within twice the noise of training. */
+/* phimoe: an expert counts as near the chosen one (ROUTE_ROUNDS) within twice the noise of training. */
 static void read_rounds(struct plain_plan *p, struct decoder *d, struct conf *c)
 {
 	p->all.moe.jitter = 2 * (float)conf_double_or(c, "router_jitter_noise", 0.01);

@@ -22,12 +22,13 @@ struct rotary_defaults {
 
 /* Reads rope_parameters, or rope_theta with rope_scaling, in the text part of a
  * config: default, linear, llama3, yarn, proportional, and dynamic, whose base is the config's up to
- * max_position_embeddings, which *ctx_max stays at, or, with an alpha, another for all lengths.  dim: size of a head,
- * 2 to CONF_HEAD_DIM_MAX, or an error.  longrope
- * whose long and short factors differ goes to *lengths, with the short ones in *out; where lengths is NULL it is refused.
- * *ctx_max grows to what yarn stretches to. */
+ * max_position_embeddings, which *ctx_max stays at, or, with an alpha, another for all lengths; and longrope whose long
+ * and short factors are the same.  dim: size of a head, 2 to CONF_HEAD_DIM_MAX, or an error.  *ctx_max grows to what yarn
+ * stretches to. */
 void rotary_read(struct rope *out, struct conf *c, const struct rotary_defaults *d, int dim, int *ctx_max,
                  struct arena *a);
+/* rotary_read, which also reads longrope whose factors differ: *lengths has both sets of frequencies, *out the short one.
+ * lengths->n is left as it is where there is one set. */
 void rotary_read_lengths(struct rope *out, struct rotary_lengths *lengths, struct conf *c,
                          const struct rotary_defaults *d, int dim, int *ctx_max, struct arena *a);
 

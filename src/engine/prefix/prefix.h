@@ -34,8 +34,8 @@ struct prefix_tier {
 	void (*kept)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* Called when an entry is evicted from memory: the last use of its snapshots. */
 	void (*left)(struct prefix_tier *, const char *salt, const int32_t *tok, int n, const struct snaps *);
-	/* It is to be dropped, with all that begins with tok[0..n), be it in memory or
-	 * not; salt NULL: all there is. */
+	/* Drops all entries that begin with tok[0..n), whether memory has them or not;
+	 * salt NULL: all entries. */
 	void (*dropped)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);
 	/* The largest position <= n at which a state could be had from here; 0: none. */
 	int (*find)(struct prefix_tier *, const char *salt, const int32_t *tok, int n);

@@ -9,8 +9,7 @@
  * 48 the float steps of a group of 64. So what comes from memory is prefetched: the next
  * codes one line a group, the lines of outputs before the tile that writes them, and with stretches
  * the activations, which may be more than the second cache holds. If few rows take a panel of
- * all inputs, codes are prefetched while those before them are unpacked.
- *  */
+ * all inputs, codes are prefetched while those before them are unpacked. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  *
  * The words of a block are what the tile instructions want of their second operand, [16 quads of
  * inputs][16 outputs][4]: 8 bits as they are, 4 bits once each half of the words is a byte of its own.
- *   The first is rows of activations as they lie.  So nothing is turned, and what comes out is outputs in
- * lanes, as the float steps have them.  These, of one group, and unpacking the next but one are done during the tiles
- * of the group between.  Up to 8 rows two runs of memory are read, as packed_few_avx512.c does; the sums of more are as
+ * The first operand is rows of activations as they lie.  So nothing is turned, and sums come out with outputs in
+ * lanes, as the float steps have them.  The float steps of one group, and unpacking the next but one, are done during
+ * the tiles of the group between.  Up to 8 rows two runs of memory are read, as packed_few_avx512.c does; the sums of more are as
  * many registers as there are. */
 #include <assert.h>
 #include <immintrin.h>

@@ -179,8 +179,8 @@ static int read_blocks(struct gguf_model *m, struct err *err)
 	return c.code;
 }
 
-/* The tower that was asked for, or the one next to the model: if that cannot be read, the model reads text only.
- *  */
+/* Opens the tower that was asked for, or the one next to the model; if the latter cannot be read, the model reads text
+ * only. */
 static int open_projector(struct gguf_model *m, struct container *c, struct err *err)
 {
 	struct gguf_projector *p = arena_zalloc(&c->arena, sizeof *p);

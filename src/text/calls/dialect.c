@@ -78,7 +78,7 @@ const struct dialect *dialect_taught(const struct template *t)
 	return list ? list[0] : NULL;
 }
 
-/* Templates that teach no calls, or none that are known here, but the marks of thinking. */
+/* The marks of thoughts that are looked for in templates that teach no calls, or no known ones. */
 static const struct speech *const thinking[] = { &speech_plain, &speech_brackets, &speech_inner };
 
 const struct speech *speech_of(const struct template *t)

@@ -83,7 +83,7 @@ struct grammar {
 	int32_t root;                     /* a node; -1: place 0 of the net */
 	const struct net *net;            /* NULL: none */
 	const struct dfa *string, *plain; /* any string: masks are shared by all walks */
-	const struct dfa *bare;           /* any bare text of a call, shared too; NULL: not in it */
+	const struct dfa *bare;           /* any bare text of a call: its masks are shared, too; NULL: none */
 	const struct let_go *let_go;      /* tools whose arguments are any object, though their parameters say more */
 };
 

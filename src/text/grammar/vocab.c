@@ -20,7 +20,7 @@
 enum {
 	TOKEN_BYTES_MAX = 512,   /* longer ones never match */
 	KEPT_MASKS = 16,         /* per walk: 32 kB each at 250,000 tokens */
-	KEPT_SHEETS = 64,        /* as large */
+	KEPT_SHEETS = 64,        /* per walk, each with a mask */
 	MASK_WORK_MAX = 1000000, /* frames stepped for one mask, some 50 ms; past it longer tokens are left out */
 	EXITS_MAX = 20000,       /* kept of a word */
 	EXITS_MANY = 100,        /* ends of a word: it pays to look at what may follow first */

@@ -17,8 +17,8 @@ struct token_model {
 	struct lexicon words;
 	bool byte_level;      /* text comes as bytes that the vocabulary spells in GPT-2's alphabet */
 	int32_t byte_id[256]; /* tokens that stand for a byte; -1: none */
-	bool byte_fallback;   /* they are used for what the vocabulary lacks */
-	int32_t unknown;      /* used for it without byte_fallback; -1: it leaves no token */
+	bool byte_fallback;   /* what the vocabulary lacks becomes tokens of bytes */
+	int32_t unknown;      /* without byte_fallback, the token for what the vocabulary lacks; -1: none */
 	bool fuse_unknown;    /* one for a run of unknown characters */
 	/* By id below n_hidden: special tokens, which no ordinary text becomes however it spells them; NULL while
 	 * loading. */
