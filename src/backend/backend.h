@@ -40,8 +40,8 @@ struct span {
 	int n_draft; /* tentative rows at the tail, which may be taken back; < n */
 };
 
-/* Where the outputs of a layer go besides the layer after it: row i of the pass to out + i * ld, as many floats as the
- * residual stream has.  Backend memory. */
+/* A copy of the outputs of a layer: row i of the pass goes to out + i * ld, as many floats as the residual stream has.  Backend
+ * memory. */
 struct tap {
 	int layer; /* counted from 0 */
 	float *out;

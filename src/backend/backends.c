@@ -50,9 +50,11 @@ int backends_open(struct backend **to, const char *name, const struct backend_op
 		return err_set(err, E_ARG, "device '%s': none of cpu, cuda:N, opencl:N with N below %d", name,
 		               DEVICES_MOST);
 	code = kind->open(&dev, NULL, index, err);
-	if (!code)
-		code = backend_device_open(to, dev, err);
-	if (!code && (code = self_test(*to, err)))
+	if (code)
+		return code;
+	*to = backend_device_open(dev);
+	code = self_test(*to, err);
+	if (code)
 		(*to)->ops->close(*to);
 	return code;
 }

@@ -23,6 +23,12 @@ static bool card_of_others(void)
 	return !access("/dev/dri/renderD128", F_OK) || !access("/dev/kfd", F_OK);
 }
 
+/* Fills to[FOUND_MOST] with the devices of this machine; none where the kernel shows no card. */
+static int find_devices(struct backend_found *to)
+{
+	return card_of_nvidia() || card_of_others() ? backends_find(to, FOUND_MOST) : 0;
+}
+
 /* A second model of the session's own, attached with a small cache: says whether the device serves it, and has its weights
  * brought over, which are then shared. */
 static int look(struct session *s, const struct host_opts *o, struct err *err)
@@ -39,7 +45,7 @@ static int look(struct session *s, const struct host_opts *o, struct err *err)
 	return rc ? rc : model_attach(s->looked, s->be, &mo, err);
 }
 
-/* What a device does not do, whatever the model.  NULL: nothing of it is asked for. */
+/* The option, if any, that asks for something that no device does; NULL: none does. */
 static const char *asked_of_the_processor(const struct host_opts *o)
 {
 	if (o->lora.n)
@@ -77,7 +83,7 @@ static void choose(struct session *s, const struct host_opts *o)
 {
 	struct backend_found found[FOUND_MOST];
 	const char *other = asked_of_the_processor(o);
-	int n = !card_of_nvidia() && !card_of_others() ? 0 : backends_find(found, FOUND_MOST);
+	int n = find_devices(found);
 	struct err err;
 
 	for (int i = 0; i < n; i++) {
@@ -138,7 +144,7 @@ void device_close(struct session *s)
 void device_describe(struct buf *out, const char *indent)
 {
 	struct backend_found found[FOUND_MOST];
-	int n = card_of_nvidia() || card_of_others() ? backends_find(found, FOUND_MOST) : 0;
+	int n = find_devices(found);
 
 	for (int i = 0; i < n; i++) {
 		const struct backend_found *f = &found[i];

@@ -95,15 +95,18 @@ static void dev_close(struct backend *be)
 	struct dev *d = (struct dev *)be;
 	const struct device_ops *ops = d->dev->ops;
 
-	while (d->n_area)
-		dev_free(be, d->area[d->n_area - 1].p, d->area[d->n_area - 1].bytes);
+	while (d->area.n) {
+		const struct dev_range *a = &d->area.v[d->area.n - 1];
+
+		dev_free(be, (void *)a->p, a->bytes);
+	}
 	for (int i = 0; i < d->n_weight; i++) {
 		if (d->weight[i].own)
 			ops->free(d->dev, d->weight[i].codes);
 		ops->free(d->dev, d->weight[i].scales);
 	}
-	for (int i = 0; i < d->n_placed; i++)
-		ops->free(d->dev, d->placed[i].mem);
+	for (int i = 0; i < d->placed.n; i++)
+		ops->free(d->dev, d->placed.v[i].mem);
 	for (int i = 0; i < d->n_shape; i++) {
 		ops->free(d->dev, d->shape[i].mem);
 		free(d->shape[i].bytes);
@@ -111,8 +114,8 @@ static void dev_close(struct backend *be)
 	for (int i = 0; i < ROOMS; i++)
 		ops->free(d->dev, d->room[i].mem);
 	ops->close(d->dev);
-	free(d->area);
-	free(d->placed);
+	free(d->area.v);
+	free(d->placed.v);
 	free(d->weight);
 	free(d->shape);
 	free(d->table);
@@ -155,7 +158,7 @@ static const struct backend_ops dev_ops = {
 	.close = dev_close,
 };
 
-int backend_device_open(struct backend **to, struct device *dev, struct err *err)
+struct backend *backend_device_open(struct device *dev)
 {
 	struct dev *d = xcalloc(1, sizeof *d);
 
@@ -167,6 +170,5 @@ int backend_device_open(struct backend **to, struct device *dev, struct err *err
 		                  .level = d->level,
 		                  .threads = 1,
 		                  .memory = dev->memory };
-	*to = &d->be;
-	return 0;
+	return &d->be;
 }

@@ -8,33 +8,32 @@
 #include "backend/device/kernel_set.h"
 #include "quant/placed.h"
 
-/* Memory that alloc() gave: a range of addresses without memory, and the device's memory that it names. */
-struct dev_area {
-	uint8_t *p;
-	size_t bytes;
-	struct dmem mem;
-};
-
-/* What a model placed.  mem: its bytes on the device, brought over when an operation first reads them as they are. */
-struct dev_placed {
+/* A range of host addresses that operations name.  Either alloc() gave it: addresses without memory.  Or models placed it. */
+struct dev_range {
 	const uint8_t *p;
 	size_t bytes;
-	int models;
-	struct dmem mem;
+	struct dmem
+		mem; /* its bytes on the device; base NULL: a placed range that no operation has read as it is yet */
+	int models;  /* that placed it */
+};
+/* Ranges that do not overlap, in the order of their addresses. */
+struct dev_ranges {
+	struct dev_range *v;
+	int n, cap;
 };
 
 /* A weight as kernels read it. */
 struct dev_weight {
-	const uint8_t *data; /* of the weight that it was made of: with rows, cols and `decoded` its name */
+	const uint8_t *data; /* of the weight that it was made of: with rows, cols and `exact` its name */
 	int rows, cols;
-	bool decoded;       /* floats of a coded weight */
+	bool exact;         /* for ARITH_F32: floats, where it is coded */
 	const char *module; /* of coded.cl; NULL: plain numbers of `kind` (plain.cl) */
 	int kind, group;
 	struct dmem codes, scales; /* codes: the numbers, of plain ones */
 	bool own;                  /* codes is this weight's memory, and not a part of what was placed */
 };
 
-/* Memory that operations work in, which grows. */
+/* Memory that operations work in.  It grows, and loses its contents then. */
 enum dev_room {
 	ROOM_TABLES,
 	ROOM_ACTS,
@@ -83,11 +82,10 @@ struct dev {
 	bool rehearsing;
 	struct err refused; /* in a rehearsal; code 0: nothing was */
 
-	struct dev_area *area; /* [n_area] rising */
-	struct dev_placed *placed;
+	struct dev_ranges area, placed;
 	struct dev_weight *weight;
 	struct dev_shape *shape;
-	int n_area, n_placed, n_weight, n_shape, cap_area, cap_placed, cap_weight, cap_shape;
+	int n_weight, n_shape, cap_weight, cap_shape;
 	struct {
 		struct dmem mem;
 		size_t cap;
@@ -125,6 +123,11 @@ bool dev_ok(struct dev *d, int code, const struct err *err);
 /* dev_memory.c.  dev_at: the memory that an address of alloc() names; base NULL for NULL. */
 struct dmem dev_at(struct dev *d, const void *p);
 struct dmem dev_room(struct dev *d, enum dev_room which, size_t bytes);
+/* The range that p lies in; NULL: none. */
+struct dev_range *dev_range_of(const struct dev_ranges *l, const void *p);
+/* Adds a range; NULL: it overlaps another. */
+struct dev_range *dev_range_add(struct dev_ranges *l, const struct dev_range *r);
+void dev_range_drop(struct dev_ranges *l, struct dev_range *r);
 /* The list with room for n members. */
 void *dev_grow(void *list, int *cap, int n, size_t each);
 void *dev_alloc(struct backend *be, size_t bytes);

@@ -7,32 +7,49 @@
 #include "backend/device/dev.h"
 #include "base/alloc.h"
 
-/* The area that begins at or before p; -1: none does. */
-static int area_before(const struct dev *d, const void *p)
+/* The number of ranges that begin at or before p. */
+static int ranges_before(const struct dev_ranges *l, const void *p)
 {
-	int low = 0, high = d->n_area;
+	int low = 0, high = l->n;
 
 	while (low < high) {
 		int mid = (low + high) / 2;
 
-		if (d->area[mid].p <= (const uint8_t *)p)
+		if (l->v[mid].p <= (const uint8_t *)p)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low - 1;
+	return low;
 }
 
-static const struct dev_area *area_of(const struct dev *d, const void *p)
+struct dev_range *dev_range_of(const struct dev_ranges *l, const void *p)
 {
-	int i = area_before(d, p);
+	int i = ranges_before(l, p) - 1;
 
-	return i >= 0 && (const uint8_t *)p < d->area[i].p + d->area[i].bytes ? &d->area[i] : NULL;
+	return i >= 0 && (const uint8_t *)p < l->v[i].p + l->v[i].bytes ? &l->v[i] : NULL;
+}
+
+struct dev_range *dev_range_add(struct dev_ranges *l, const struct dev_range *r)
+{
+	int i = ranges_before(l, r->p);
+
+	if (dev_range_of(l, r->p) || (i < l->n && l->v[i].p < r->p + r->bytes))
+		return NULL;
+	l->v = dev_grow(l->v, &l->cap, l->n + 1, sizeof *l->v);
+	memmove(&l->v[i + 1], &l->v[i], (size_t)(l->n++ - i) * sizeof *l->v);
+	l->v[i] = *r;
+	return &l->v[i];
+}
+
+void dev_range_drop(struct dev_ranges *l, struct dev_range *r)
+{
+	memmove(r, r + 1, (size_t)(&l->v[l->n--] - (r + 1)) * sizeof *r);
 }
 
 struct dmem dev_at(struct dev *d, const void *p)
 {
-	const struct dev_area *a = p ? area_of(d, p) : NULL;
+	const struct dev_range *a = p ? dev_range_of(&d->area, p) : NULL;
 
 	assert(!p || a);
 	return a ? dmem_at(a->mem, (size_t)((const uint8_t *)p - a->p)) : (struct dmem){ 0 };
@@ -41,45 +58,42 @@ struct dmem dev_at(struct dev *d, const void *p)
 void *dev_alloc(struct backend *be, size_t bytes)
 {
 	struct dev *d = (struct dev *)be;
-	struct dev_area a = { .bytes = bytes ? bytes : 1 };
+	struct dev_range a = { .bytes = bytes ? bytes : 1 };
 	struct err err;
-	int i;
+	void *p;
 
 	if (be->failed.code)
 		return NULL;
-	a.p = mmap(NULL, a.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (a.p == MAP_FAILED)
+	p = mmap(NULL, a.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
 		return NULL;
 	if (d->dev->ops->alloc(d->dev, &a.mem, a.bytes, &err)) {
-		munmap(a.p, a.bytes);
+		munmap(p, a.bytes);
 		return NULL;
 	}
 	if (!dev_ok(d, d->dev->ops->fill(d->dev, a.mem, 0, a.bytes, &err), &err)) {
 		d->dev->ops->free(d->dev, a.mem);
-		munmap(a.p, a.bytes);
+		munmap(p, a.bytes);
 		return NULL;
 	}
-	d->area = dev_grow(d->area, &d->cap_area, d->n_area + 1, sizeof *d->area);
-	i = area_before(d, a.p) + 1;
-	memmove(&d->area[i + 1], &d->area[i], (size_t)(d->n_area++ - i) * sizeof *d->area);
-	d->area[i] = a;
-	return a.p;
+	a.p = p;
+	dev_range_add(&d->area, &a);
+	return p;
 }
 
 void dev_free(struct backend *be, void *p, size_t bytes)
 {
 	struct dev *d = (struct dev *)be;
+	struct dev_range *a = p ? dev_range_of(&d->area, p) : NULL;
 	struct err err;
-	int i;
 
 	if (!p)
 		return;
-	i = area_before(d, p);
-	assert(i >= 0 && d->area[i].p == p && d->area[i].bytes == (bytes ? bytes : 1));
+	assert(a && a->p == p && a->bytes == (bytes ? bytes : 1));
 	d->dev->ops->wait(d->dev, &err); /* launches that read it may not have run */
-	d->dev->ops->free(d->dev, d->area[i].mem);
-	munmap(d->area[i].p, d->area[i].bytes);
-	memmove(&d->area[i], &d->area[i + 1], (size_t)(--d->n_area - i) * sizeof *d->area);
+	d->dev->ops->free(d->dev, a->mem);
+	munmap(p, a->bytes);
+	dev_range_drop(&d->area, a);
 }
 
 void dev_write(struct backend *be, void *to, const void *from, size_t n)
@@ -118,7 +132,6 @@ void *dev_grow(void *list, int *cap, int n, size_t each)
 	return xrealloc(list, size_mul((size_t)*cap, each));
 }
 
-/* What was in a room is gone when it grows. */
 struct dmem dev_room(struct dev *d, enum dev_room which, size_t bytes)
 {
 	struct err err;

@@ -128,7 +128,7 @@ int dev_begin(struct pass *p)
 	return d->be.failed.code;
 }
 
-/* What the kernels kept of states, from where they put it to where the views want it. */
+/* Copies the states that kernels kept in ROOM_KEPT to where the view wants them. */
 static void keeps_out(struct dev *d, const struct state_view *v)
 {
 	size_t s, tail;

@@ -7,33 +7,26 @@
 #include "backend/device/lay.h"
 #include "base/alloc.h"
 
-static struct dev_placed *placed_of(const struct dev *d, const void *p)
-{
-	for (int i = 0; i < d->n_placed; i++)
-		if ((const uint8_t *)p >= d->placed[i].p && (const uint8_t *)p < d->placed[i].p + d->placed[i].bytes)
-			return &d->placed[i];
-	return NULL;
-}
-
 int dev_place(struct backend *be, const struct placed *v, int n, struct err *err)
 {
 	struct dev *d = (struct dev *)be;
 
 	for (int i = 0; i < n; i++) {
-		struct dev_placed *had = placed_of(d, v[i].p);
+		struct dev_range *had = dev_range_of(&d->placed, v[i].p);
 
-		if (had) {
+		if (had)
 			had->models++;
-			continue;
+		else if (!dev_range_add(&d->placed,
+		                        &(struct dev_range){ .p = v[i].p, .bytes = v[i].bytes, .models = 1 })) {
+			dev_unplace(be, v, i);
+			return err_set(err, E_UNSUPPORTED, "the device takes no tensors that share bytes");
 		}
-		d->placed = dev_grow(d->placed, &d->cap_placed, d->n_placed + 1, sizeof *d->placed);
-		d->placed[d->n_placed++] = (struct dev_placed){ .p = v[i].p, .bytes = v[i].bytes, .models = 1 };
 	}
 	return 0;
 }
 
 /* Forgets the weights that were made of a placed range. */
-static void weights_end(struct dev *d, const struct dev_placed *of)
+static void weights_end(struct dev *d, const struct dev_range *of)
 {
 	int n = 0;
 
@@ -58,7 +51,7 @@ void dev_unplace(struct backend *be, const struct placed *v, int n)
 
 	d->dev->ops->wait(d->dev, &err);
 	for (int i = 0; i < n; i++) {
-		struct dev_placed *p = placed_of(d, v[i].p);
+		struct dev_range *p = dev_range_of(&d->placed, v[i].p);
 
 		assert(p && p->models > 0);
 		if (--p->models)
@@ -66,7 +59,7 @@ void dev_unplace(struct backend *be, const struct placed *v, int n)
 		weights_end(d, p);
 		d->n_angles = 0; /* their frequencies may lie here */
 		d->dev->ops->free(d->dev, p->mem);
-		*p = d->placed[--d->n_placed];
+		dev_range_drop(&d->placed, p);
 	}
 }
 
@@ -81,11 +74,11 @@ static bool bring(struct dev *d, struct dmem *to, const void *from, size_t n)
 
 struct dmem dev_vector(struct dev *d, const void *p)
 {
-	struct dev_placed *v;
+	struct dev_range *v;
 
 	if (!p || dev_idle(d))
 		return (struct dmem){ 0 };
-	v = placed_of(d, p);
+	v = dev_range_of(&d->placed, p);
 	if (!v)
 		return dev_at(d, p);
 	if (!v->mem.base && !bring(d, &v->mem, v->p, v->bytes))
@@ -152,36 +145,42 @@ static bool lay_codes(struct dev *d, struct dev_weight *to, const struct weight 
 	return ok;
 }
 
-const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith)
+static const struct dev_weight *weight_make(struct dev *d, const struct weight *w, bool exact)
 {
 	int kind = plain_kind(w->fmt);
-	struct dev_weight made = { .data = w->data, .rows = w->rows, .cols = w->cols, .kind = kind };
+	struct dev_weight made = { .data = w->data, .rows = w->rows, .cols = w->cols, .exact = exact, .kind = kind };
 	bool ok;
 
-	made.decoded = kind < 0 && (arith == ARITH_F32 || wants_floats(w));
-	if (dev_idle(d))
-		return NULL;
-	for (int i = 0; i < d->n_weight; i++) {
-		const struct dev_weight *v = &d->weight[i];
-
-		if (v->data == made.data && v->rows == made.rows && v->cols == made.cols && v->decoded == made.decoded)
-			return v;
-	}
-	if (kind < 0 && !made.decoded && !lay_module(w)) {
+	if (kind >= 0) {
+		ok = lay_plain(d, &made, w);
+	} else if (exact || wants_floats(w)) {
+		ok = lay_floats(d, &made, w);
+	} else if (lay_module(w)) {
+		ok = lay_codes(d, &made, w);
+	} else {
 		dev_refuse(d, "%s: weights of format %s in groups of %d", w->name, w->fmt->name, w->group);
 		return NULL;
 	}
-	if (kind >= 0)
-		ok = lay_plain(d, &made, w);
-	else if (made.decoded)
-		ok = lay_floats(d, &made, w);
-	else
-		ok = lay_codes(d, &made, w);
 	if (!ok)
 		return NULL;
 	d->weight = dev_grow(d->weight, &d->cap_weight, d->n_weight + 1, sizeof *d->weight);
 	d->weight[d->n_weight] = made;
 	return &d->weight[d->n_weight++];
+}
+
+const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith)
+{
+	bool exact = arith == ARITH_F32;
+
+	if (dev_idle(d))
+		return NULL;
+	for (int i = 0; i < d->n_weight; i++) {
+		const struct dev_weight *v = &d->weight[i];
+
+		if (v->data == w->data && v->rows == w->rows && v->cols == w->cols && v->exact == exact)
+			return v;
+	}
+	return weight_make(d, w, exact);
 }
 
 /* ---- shapes ---- */

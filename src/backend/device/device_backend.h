@@ -5,15 +5,15 @@
  * device's.  Weights are brought over in the layout that kernels read (lay.h) when they are first named; between rehearse and
  * rehearsed, when a model is opened, its operations name all of them and compute nothing (backend.h).
  *
- * What there is no kernel for is refused then, by name: mixtures, convolved shapes and rules that device_recur_serves denies, heads
- * that device_attn_serves denies, and formats of coded weights without a module in lay.c. */
+ * A model that needs an operation without a kernel is refused then, by name: mixtures, shapes and rules of recurrences that
+ * device_recur_serves denies, heads that device_attn_serves denies, and formats of coded weights without a module in lay.c. */
 #ifndef BACKEND_DEVICE_DEVICE_BACKEND_H
 #define BACKEND_DEVICE_DEVICE_BACKEND_H
 
 #include "backend/backend.h"
 #include "backend/device/device.h"
 
-/* Takes the device over, also where it fails.  E_MISSING, E_UNSUPPORTED: the kernels do not compile there. */
-int backend_device_open(struct backend **, struct device *, struct err *);
+/* The backend over a device, which it takes over and closes with itself. */
+struct backend *backend_device_open(struct device *dev);
 
 #endif

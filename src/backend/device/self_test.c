@@ -11,7 +11,7 @@
 
 enum { ROWS = 12, COLS = 256, OUTPUTS = 96, GROUP = 64, FLOATS = ROWS * COLS };
 
-/* What is computed with: weights as a model file has them, placed. */
+/* The data of the test: weights as a model file has them, and rows of numbers. */
 struct data {
 	uint8_t codes[OUTPUTS * COLS / 2];
 	uint16_t scales[OUTPUTS * COLS / GROUP], biases[OUTPUTS * COLS / GROUP], plain[OUTPUTS * COLS];
