@@ -496,6 +496,7 @@ static const struct family {
 	{ "gemma2", "gemma2", keys_gemma2 },
 	{ "gemma3_text", "gemma3", keys_gemma3 },
 	{ "gemma4_text", "gemma4", keys_gemma4 },
+	{ "gemma4_unified_text", "gemma4", keys_gemma4 },
 	{ "glm4_moe", "glm4moe", keys_glm4_moe },
 	{ "lfm2", "lfm2", keys_lfm2 },
 	{ "lfm2_moe", "lfm2moe", keys_lfm2_moe },

@@ -327,7 +327,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	return most + more + (g->dim ? 2 * work_floats_of(n_row, g->proj.rows) + work_floats_of(n_row, g->dim) : 0);
 }
 
-static const char *const arch[] = { "gemma4_text", "gemma4", NULL };
+static const char *const arch[] = { "gemma4_text", "gemma4", "gemma4_unified_text", "gemma4_unified", NULL };
 
 const struct model_ops gemma4_ops = {
 	.arch = arch,

@@ -256,7 +256,8 @@ void picture_values(float value[3][256], const struct picture_form *f)
 {
 	for (int c = 0; c < 3; c++)
 		for (int i = 0; i < 256; i++)
-			value[c][i] = (float)((i / 255.0 - (double)f->mean[c]) / (double)f->std[c]);
+			value[c][i] = f->levels ? (float)i - 127.5f :
+			                          (float)((i / 255.0 - (double)f->mean[c]) / (double)f->std[c]);
 }
 
 void picture_patch(float *out, const struct picture_form *f, const struct image *view, int row, int col,

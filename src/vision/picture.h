@@ -39,6 +39,7 @@ struct picture_form {
 	double tolerance;           /* tiled from tolerance * area_max pixels on */
 	bool split, whole;          /* SIZE_TILES: large images are cut, and also seen as a whole */
 	float mean[3], std[3];      /* of values in [0, 1] */
+	bool levels;                /* values are the levels less 127.5, for a tower that norms each patch */
 };
 
 /* A part of the resized image that the tower sees alone, in pixels; grid_h x grid_w patches. */

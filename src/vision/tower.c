@@ -10,8 +10,10 @@
 #include "base/json.h"
 #include "vision/tower_parts.h"
 
-static const struct tower_family *const families[] = { &tower_qwen,   &tower_qwen2, &tower_qwen2_5, &tower_gemma3,
-	                                               &tower_gemma4, &tower_lfm2,  &tower_pixtral };
+static const struct tower_family *const families[] = {
+	&tower_qwen,   &tower_qwen2,          &tower_qwen2_5, &tower_gemma3,
+	&tower_gemma4, &tower_gemma4_unified, &tower_lfm2,    &tower_pixtral,
+};
 
 /* ---- for families ---- */
 
@@ -139,6 +141,8 @@ static int check_shape(const struct tower *t, const char *file, struct err *err)
 {
 	int head = t->rope == ROPE_NONE ? 1 : 4;
 
+	if (!t->depth)
+		return 0;
 	if (t->dim < 1 || t->heads * t->dim > CONF_DIM_MAX || t->dim % head)
 		return err_set(err, E_FORMAT, "%s: vision_config: %d heads of %d", file, t->heads, t->dim);
 	if (t->form.area_min > t->form.area_max && (t->form.size == SIZE_AREA || t->form.size == SIZE_TILES))
@@ -157,9 +161,9 @@ static int bind_tower(struct tower *t, struct binder *b, struct conf *c, struct 
 	rc = c->code ? c->code : b->code;
 	if (rc)
 		return rc;
-	if (!t->dim)
+	if (!t->dim && t->heads)
 		t->dim = t->hidden / t->heads;
-	if (t->scale == 0)
+	if (t->scale == 0 && t->dim)
 		t->scale = 1.0f / sqrtf((float)t->dim);
 	rc = read_processor(t, err);
 	return rc ? rc : check_shape(t, c->file, err);

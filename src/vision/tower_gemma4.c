@@ -1,5 +1,6 @@
 /* tower_gemma4.c - Gemma 4's tower: RMS norms around both blocks, norms of queries, keys and values, places by axis,
- * rotation by column and row, gated GELU; products with stored bounds in the small models. */
+ * rotation by column and row, gated GELU; products with stored bounds in the small models.  Gemma 4 12B has no blocks:
+ * a patch of 48 x 48 pixels, normed, is one matrix and a place away from a row's vector. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,18 @@ static void bind_standard(struct tower *t, struct binder *b)
 
 static const char *const projector_prefixes[] = { "model.embed_vision.", "embed_vision.", NULL };
 
+static void bind_projection(struct tower *t, struct binder *b, float eps)
+{
+	t->projector.joined = (struct tower_norm){ .kind = TOWER_NORM_RMS, .eps = eps };
+	if (b->code)
+		return;
+	b->prefix = store_prefix(t->st, projector_prefixes, "embedding_projection.weight");
+	if (!b->prefix)
+		b->code = store_missing(t->st, "embed_vision.embedding_projection.weight", b->err);
+	t->projector.n = 1;
+	bind_linear(b, &t->projector.linear[0], t->out, t->hidden, "embedding_projection", -1, "", false);
+}
+
 static void bind_gemma4(struct tower *t, struct binder *b, struct conf *c)
 {
 	struct conf rope = {
@@ -105,14 +118,7 @@ static void bind_gemma4(struct tower *t, struct binder *b, struct conf *c)
 	t->projector.factor = sqrtf((float)t->hidden) / (float)(t->form.merge * t->form.merge);
 	if (conf_bool_or(c, "standardize", false))
 		bind_standard(t, b);
-	t->projector.joined = (struct tower_norm){ .kind = TOWER_NORM_RMS, .eps = eps };
-	if (b->code)
-		return;
-	b->prefix = store_prefix(t->st, projector_prefixes, "embedding_projection.weight");
-	if (!b->prefix)
-		b->code = store_missing(t->st, "embed_vision.embedding_projection.weight", b->err);
-	t->projector.n = 1;
-	bind_linear(b, &t->projector.linear[0], t->out, t->hidden, "embedding_projection", -1, "", false);
+	bind_projection(t, b, eps);
 }
 
 static const char *const marks[] = { "<|image>", "<image|>", NULL };
@@ -132,3 +138,60 @@ static const char *const types[] = { "gemma4", NULL };
 
 const struct tower_family tower_gemma4 = { "gemma4",    types, prefixes,     "patch_embedder.input_proj.weight",
 	                                   bind_gemma4, marks, gemma4_layout };
+
+/* ---- Gemma 4 12B ---- */
+
+/* The norms are the framework's, whatever rms_norm_eps says. */
+#define LAYER_EPS 1e-5f
+
+/* pos_embedding is [places][axis][hidden], and the table that places are added from [axis][places][hidden]. */
+static void bind_axes(struct tower *t, struct binder *b)
+{
+	const float *from = bind_host_table(b, 2 * t->side, t->hidden, "pos_embedding");
+	float *to;
+
+	if (!from)
+		return;
+	to = arena_alloc(&t->holder.arena, size_mul(2 * (size_t)t->side, (size_t)t->hidden * sizeof *to));
+	for (int place = 0; place < t->side; place++)
+		for (int axis = 0; axis < 2; axis++)
+			memcpy(to + (size_t)(axis * t->side + place) * (size_t)t->hidden,
+			       from + (size_t)(2 * place + axis) * (size_t)t->hidden, (size_t)t->hidden * sizeof *to);
+	t->table = to;
+}
+
+static void bind_unified(struct tower *t, struct binder *b, struct conf *c)
+{
+	struct conf text = { .j = t->st->text, .file = c->file, .where = "text_config.", .err = c->err };
+	int patch = conf_int_or(c, "patch_size", 16, 1, 64), pool = conf_int_or(c, "pooling_kernel_size", 3, 1, 16);
+	float eps = (float)conf_double_or(c, "rms_norm_eps", 1e-6);
+
+	t->hidden = conf_int(c, "mm_embed_dim", 1, CONF_DIM_MAX);
+	t->side = conf_int_or(c, "mm_posemb_size", 1120, 1, 1 << 20);
+	t->form = (struct picture_form){ .size = SIZE_FILL, .resample = RESAMPLE_BICUBIC, .frames = 1, .merge = 1 };
+	t->form.patch = conf_int_or(c, "model_patch_size", patch * pool, 1, 1024);
+	t->form.patches_max = conf_int_or(c, "num_soft_tokens", 280, 1, 4096);
+	for (int i = 0; i < 3; i++)
+		t->form.std[i] = 1; /* [0, 1] as it is */
+	t->form.levels = true;
+	if (c->code)
+		return;
+	t->both_ways = !strcmp(conf_str_or(&text, "use_bidirectional_attention", ""), "vision");
+	t->places = PLACES_AXES;
+	bind_axes(t, b);
+	/* A norm takes the scale away but for its epsilon, and levels are exact where a patch is nearly of one colour. */
+	bind_norm(b, &t->patch, TOWER_NORM_LAYER, 3 * t->form.patch * t->form.patch, 0, LAYER_EPS * 255 * 255,
+	          "patch_ln1", -1, "");
+	bind_patches(b, t, "patch_dense", true);
+	t->channels_last = true;
+	bind_norm(b, &t->embedded, TOWER_NORM_LAYER, t->hidden, 0, LAYER_EPS, "patch_ln2", -1, "");
+	bind_norm(b, &t->pre, TOWER_NORM_LAYER, t->hidden, 0, LAYER_EPS, "pos_norm", -1, "");
+	bind_projection(t, b, eps);
+}
+
+static const char *const unified_prefixes[] = { "model.vision_embedder.", "vision_embedder.", NULL };
+static const char *const unified_types[] = { "gemma4_unified", NULL };
+
+const struct tower_family tower_gemma4_unified = { "gemma4_unified",     unified_types, unified_prefixes,
+	                                           "patch_dense.weight", bind_unified,  marks,
+	                                           gemma4_layout };

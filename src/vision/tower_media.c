@@ -93,6 +93,16 @@ static void digest(struct image_media *im)
 	sha256_end(&s, &im->m.digest);
 }
 
+/* Tables of places may be smaller than what a picture's aspect can ask for. */
+static int check_places(const struct tower *t, const struct picture_plan *p, struct err *err)
+{
+	for (int i = 0; i < p->n_view && (t->places == PLACES_AXES || t->places == PLACES_TABLE); i++)
+		if (p->view[i].grid_h > t->side || p->view[i].grid_w > t->side)
+			return err_set(err, E_LIMIT, "image: %d x %d patches, where the tower has places for %d",
+			               p->view[i].grid_w, p->view[i].grid_h, t->side);
+	return 0;
+}
+
 static int resize(struct image_media *im, const struct image *from, struct err *err)
 {
 	int rc = 0;
@@ -114,6 +124,8 @@ int tower_image(struct media **out, struct tower *t, const struct image *from, i
 	if (!rc && rows_max && im->plan.rows > rows_max)
 		rc = err_set(err, E_LIMIT, "image: %d x %d pixels are %d tokens, where %d are allowed", from->w,
 		             from->h, im->plan.rows, rows_max);
+	if (!rc)
+		rc = check_places(t, &im->plan, err);
 	if (!rc)
 		rc = resize(im, from, err);
 	if (rc) {

@@ -1,6 +1,6 @@
 /* tower_parts.h - what a tower consists of, as its family's file binds it and tower_run.c computes it.  Inside vision/.
  *
- *     x = W patch + b + place                          [pre norm]
+ *     x = [norm] (W [norm] patch + b) + place          [pre norm]
  *     per block:  x += n(proj attention(norm(x)));  x += n(mlp(norm(x)))
  *     [post norm];  rows = projector(x), several patches to a row
  *
@@ -80,7 +80,8 @@ struct tower {
 	int hidden, heads, dim, inner, depth, out;
 	float scale; /* of q . k */
 	struct activation act;
-	struct tower_linear embed[2]; /* the second of the other frames of a patch, where these lie apart */
+	struct tower_norm patch, embedded; /* of a patch before its embedding, and of what it gives */
+	struct tower_linear embed[2];      /* the second of the other frames of a patch, where these lie apart */
 	bool channels_last;
 	enum tower_places places;
 	const float *table;
@@ -124,8 +125,8 @@ struct tower_family {
 	 * length. */
 	int (*layout)(const struct tower *t, const struct picture_plan *p, int32_t *out);
 };
-extern const struct tower_family tower_qwen, tower_qwen2, tower_qwen2_5, tower_gemma3, tower_gemma4, tower_lfm2,
-	tower_pixtral;
+extern const struct tower_family tower_qwen, tower_qwen2, tower_qwen2_5, tower_gemma3, tower_gemma4,
+	tower_gemma4_unified, tower_lfm2, tower_pixtral;
 
 /* For families. */
 void bind_linear(struct binder *b, struct tower_linear *l, int rows, int cols, const char *path, int i,

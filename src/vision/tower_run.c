@@ -342,8 +342,8 @@ static int view_open(struct tower_run *r, struct err *err)
 	r->host = xcalloc((size_t)r->unit * (size_t)biggest(t->embed[0].w.cols, t->hidden), sizeof *r->host);
 	r->index = xcalloc((size_t)r->unit * (size_t)(t->projector.channels_first ? t->hidden : 1), sizeof *r->index);
 	pages = order_patches(r);
-	r->page_bytes = kv_layers_lay(&r->layer, 1, &rows, t->heads, t->wide, PAGE_ROWS);
-	if (!r->page_bytes)
+	r->page_bytes = t->depth ? kv_layers_lay(&r->layer, 1, &rows, t->heads, t->wide, PAGE_ROWS) : 0;
+	if (!r->page_bytes && t->depth)
 		return err_set(err, E_UNSUPPORTED, "image: no cache rows for heads of %d", t->wide);
 	r->area_bytes = lay_area(r, NULL, pages);
 	r->area = tower_take(t, &r->area_bytes, &r->area_ready);
@@ -512,11 +512,12 @@ static void embed(struct tower_run *r, int first, int n)
 	const struct tower *t = r->t;
 	int cols = t->embed[0].w.cols;
 	float *x = r->x + (size_t)first * (size_t)t->hidden;
+	bool placed = t->places != PLACES_NONE, apart = t->embedded.kind != TOWER_NORM_NONE;
 	struct linear job = { .w = &t->embed[0].w,
 		              .out = x,
 		              .ld = (size_t)t->hidden,
 		              .bias = t->embed[0].bias,
-		              .add = t->places != PLACES_NONE };
+		              .add = placed && !apart };
 
 	if (begin(r, &r->seg[0], first, n, false))
 		return;
@@ -524,11 +525,15 @@ static void embed(struct tower_run *r, int first, int n)
 		picture_patch(r->host + (size_t)i * (size_t)cols, &t->form, &r->im, r->at[first + i][0],
 		              r->at[first + i][1], t->channels_last, r->value);
 	ops_of(r)->write(t->be, r->patches, r->host, (size_t)n * (size_t)cols * sizeof(float));
-	for (int i = 0; i < n && job.add; i++)
+	for (int i = 0; i < n && placed; i++)
 		place_of(r, r->host + (size_t)i * (size_t)t->hidden, r->at[first + i][0], r->at[first + i][1]);
-	if (job.add)
-		ops_of(r)->write(t->be, x, r->host, (size_t)n * (size_t)t->hidden * sizeof(float));
+	if (placed)
+		ops_of(r)->write(t->be, apart ? r->a : x, r->host, (size_t)n * (size_t)t->hidden * sizeof(float));
+	norm(r, &t->patch, r->patches, r->patches, n, cols);
 	ops_of(r)->linear(&r->pass, &job, 1, r->patches, n, cols);
+	norm(r, &t->embedded, x, x, n, t->hidden);
+	if (placed && apart)
+		ops_of(r)->add(&r->pass, x, r->a, n, t->hidden, 1.0f);
 	norm(r, &t->pre, x, x, n, t->hidden);
 }
 
@@ -708,6 +713,10 @@ static void next_stage(struct tower_run *r)
 	bool deep = r->stage == STAGE_REST && r->deep < t->n_deep && t->deep_after[r->deep] == r->block;
 
 	r->next = 0;
+	if (r->stage == STAGE_EMBED && !t->depth) {
+		r->stage = STAGE_PROJECT;
+		return;
+	}
 	if (r->stage == STAGE_EMBED || r->stage == STAGE_KEYS || deep) {
 		r->stage = deep ? STAGE_DEEP : r->stage == STAGE_EMBED ? STAGE_KEYS : STAGE_REST;
 		return;

@@ -192,6 +192,7 @@ const char *const golden_family[] = {
 	"gemma3_text",
 	"gemma4_e2b",
 	"gemma4_31b",
+	"gemma4_unified",
 	"gemma4_moe",
 	"gpt_oss",
 	"ministral3",
