@@ -6,17 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/chat/adapters.h"
 #include "server/http/clients.h"
 #include "server/http/conn.h"
 #include "server/http/exchange.h"
 #include "server/http/gate.h"
-#include "server/chat/grammar_store.h"
-#include "server/images/images.h"
+#include "server/known_models.h"
 #include "server/http/metrics.h"
 #include "server/api/response_store.h"
-#include "server/chat/roles.h"
-#include "server/chat/shown_tools.h"
 #include "server/server.h"
 #include "server/http/workers.h"
 
@@ -25,15 +21,13 @@ struct evconnlistener;
 
 struct server {
 	struct server_opts opts;
-	struct served served;
+	struct known_models known;
+	int queue_max; /* of all that waits; 0: any number */
 	char *host, *cors_origin, *api_key, *api_key_file;
 	struct gate gate;
 	struct clients clients;
 	struct turns *turns;
-	int64_t created;              /* seconds since 1970 */
-	int longest_token;            /* bytes */
-	struct roles roles[2];        /* of a model with a chat template; [1]: of requests that show tools */
-	struct tool_needs tool_needs; /* of a model with a chat template */
+	int64_t created; /* seconds since 1970 */
 
 	struct event_base *base;
 	struct evconnlistener *listener;
@@ -56,7 +50,6 @@ struct server {
 	size_t n_all, cap_all;
 	struct metrics metrics;
 	struct response_store responses;
-	struct image_store images;
 	struct image_folders image_folders;
 	struct image_hosts image_hosts;
 
@@ -64,11 +57,6 @@ struct server {
 	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */
 	bool stop_asked;                    /* under lock */
 	struct workers workers;
-	pthread_mutex_t vocab_lock;
-	/* For structured.c: made under vocab_lock, constant once it is there. */
-	struct vocab *vocab;
-	struct grammar_store grammars;
-	struct adapter_scales adapter_scales;
 };
 
 /* server.c */

@@ -2,10 +2,6 @@
  * struct endpoint, its name in routes.h, a line here. */
 #include "server/routes.h"
 
-#include <string.h>
-
-#include "server/inside.h"
-
 const struct route routes[] = {
 	{ .path = "/", .open = true, .endpoint = &page_endpoint },
 	{ .path = "/page/", .prefix = true, .open = true, .endpoint = &page_endpoint },
@@ -70,34 +66,3 @@ const struct route routes[] = {
 	{ .path = "/metrics", .exact = true, .endpoint = &metrics_endpoint },
 	{ .path = NULL },
 };
-
-const char *served_alias(const char **at, size_t *n)
-{
-	const char *own = *at;
-
-	if (!own || !*own)
-		return NULL;
-	*n = strcspn(own, ",");
-	*at = own + *n + (own[*n] == ',');
-	return own;
-}
-
-static bool is_name(const char *name, size_t n, const char *own)
-{
-	return n == strlen(own) && !memcmp(name, own, n);
-}
-
-int model_known(const struct served *d, const char *name, size_t n, struct problem *p)
-{
-	size_t len;
-	bool known = d->any_model || adapter_named(d, name, n) >= 0 || is_name(name, n, d->name) ||
-	             is_name(name, n, "default");
-
-	for (const char *at = d->aliases, *own; (own = served_alias(&at, &len)) && !known;)
-		known = n == len && !memcmp(name, own, n);
-	return known ? 0 :
-	               problem_set(
-			       p, 404, "model_not_found", "model",
-			       "the model \"%.*s\" is not served here; \"%s\" is (--alias and --any-model give it other names)",
-			       (int)(n < 200 ? n : 200), name, d->name);
-}

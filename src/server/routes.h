@@ -14,11 +14,7 @@ extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_dro
 	response_cancel_endpoint, response_compact_endpoint, response_drop_endpoint, response_get_endpoint,
 	responses_endpoint, slots_endpoint, template_endpoint, tokenize_endpoint, tokenizer_info_endpoint;
 
-struct served;
-
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);
-/* 0, or a 404 in *p that names both: is name one of the served model's, or "default"? */
-int model_known(const struct served *d, const char *name, size_t n, struct problem *p);
 
 #endif

@@ -25,7 +25,6 @@
 #include "base/log.h"
 #include "server/chat/chat.h"
 #include "server/inside.h"
-#include "text/grammar/grammar.h"
 
 enum {
 	BACKLOG = 4096,   /* bursts of connects must not wait for SYN retries; the kernel may cap it */
@@ -309,11 +308,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->pipe[0] = s->pipe[1] = -1;
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
-	image_store_init(&s->images, 0);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->vocab_lock, NULL);
-	adapter_scales_init(&s->adapter_scales);
-	grammar_store_init(&s->grammars);
 	if (opts->body_max > JSON_BYTES_MAX) {
 		r = err_set(err, E_ARG, "bodies of up to %lld bytes (--max-body): at most %d are read as JSON",
 		            (long long)opts->body_max, JSON_BYTES_MAX);
@@ -362,21 +357,8 @@ int server_port(const struct server *s)
 
 void server_begin(struct server *s, const struct served *served)
 {
-	s->served = *served;
-	s->images.bytes_max = served->image_bytes;
-	for (int32_t id = 0; served->tokenizer && id < tokenizer_size(served->tokenizer); id++) {
-		size_t n = 0;
-
-		if (tokenizer_token_bytes(served->tokenizer, id, &n) && (int)n > s->longest_token)
-			s->longest_token = (int)n;
-	}
-	if (served->tmpl) {
-		roles_try(&s->roles[0], &s->served, false);
-		s->roles[1] = s->roles[0];
-		if (s->served.tool_tmpl)
-			roles_try(&s->roles[1], &s->served, true);
-		tool_needs_try(&s->tool_needs, &s->served);
-	}
+	known_add(s, served);
+	s->queue_max = served->queue_max;
 	workers_open(s, s->opts.prep_threads, s->opts.n_image_host > 0);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);
@@ -466,14 +448,10 @@ void server_close(struct server *s)
 		if (s->pipe[i] >= 0)
 			close(s->pipe[i]);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->vocab_lock);
-	adapter_scales_fini(&s->adapter_scales);
-	vocab_free(s->vocab);
-	grammar_store_fini(&s->grammars);
+	known_close(s);
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);
-	image_store_fini(&s->images);
 	image_folders_close(&s->image_folders);
 	image_hosts_close(&s->image_hosts);
 	free(s->host);

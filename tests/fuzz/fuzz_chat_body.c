@@ -61,13 +61,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	};
 	struct generation *g;
 	struct problem p = { 0 };
+	struct json *body;
 	struct err err;
 	struct buf b;
 
 	if (!size)
 		return 0;
+	body = body_parse((const char *)data + 1, size - 1, &p);
 	g = generation_new(d, families[data[0] % (sizeof families / sizeof *families)]);
-	if (!g->endpoint->read(g, (const char *)data + 1, size - 1, &p)) {
+	if (body && !g->endpoint->read(g, body, &p)) {
 		if (p.status)
 			abort();
 		check(g, d);

@@ -389,17 +389,19 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 	struct exchange x = { .srv = &srv, .id = "0123456789" };
 	struct generation *g = generation_new(fuzz_served(), families[api]);
 	struct problem p = { 0 };
+	struct json *asked_for;
 	struct buf body, out;
 
 	if (!srv.responses.bytes_max) {
 		response_store_init(&srv.responses, 1 << 20);
-		srv.served = *g->served;
+		known_add(&srv, g->served);
 	}
+	x.model = known_default(&srv);
 	g->x = &x; /* by whom grammars are kept: they take most of the time */
 	buf_init(&body);
 	buf_init(&out);
 	put_body(&body, api, asked, stream);
-	if (g->endpoint->read(g, body.p, body.n, &p)) {
+	if (!(asked_for = body_parse(body.p, body.n, &p)) || g->endpoint->read(g, asked_for, &p)) {
 		fprintf(stderr, "%s: %s\n", body.p, p.message);
 		abort();
 	}

@@ -97,6 +97,15 @@ static const struct served *served(void)
 	return &d;
 }
 
+/* As a worker reads a body. */
+static void read_as(struct generation *g, const struct buf *b, struct problem *p)
+{
+	struct json *body = body_parse(b->p, b->n, p);
+
+	if (body)
+		g->endpoint->read(g, body, p);
+}
+
 static void prepare(const char *what, const struct endpoint *as, struct buf *body)
 {
 	struct generation *g = generation_new(served(), as);
@@ -104,7 +113,7 @@ static void prepare(const char *what, const struct endpoint *as, struct buf *bod
 	struct allowance w;
 
 	begin(&w, body->n);
-	as->read(g, body->p, body->n, &p);
+	read_as(g, body, &p);
 	CHECK(!p.status, "%s: %s", what, p.message);
 	end(&w, what);
 	generation_free(g);
@@ -212,7 +221,7 @@ static void test_leaving(struct buf *b)
 
 		leave_at = looks * (uint64_t)i / (LEAVINGS + 1);
 		begin(&w, b->n);
-		chat_endpoint.read(g, b->p, b->n, &p);
+		read_as(g, b, &p);
 		looks = i ? looks : n_look;
 		if (leave_at && blocks - left_at > most)
 			most = blocks - left_at;

@@ -59,7 +59,7 @@ static void tree_prep(struct exchange *x)
 
 	x->work = t;
 	buf_init(&t->out);
-	engine_stats(x->srv->served.engine, &e);
+	engine_stats(known_default(x->srv)->served.engine, &e);
 	buf_printf(&t->out,
 	           "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
 	           "\"evicted\":%lld,\"disk\":",
@@ -73,7 +73,7 @@ static void tree_prep(struct exchange *x)
 	else
 		buf_puts(&t->out, "null");
 	buf_puts(&t->out, ",\"nodes\":[");
-	rc = engine_prefix_walk(x->srv->served.engine, put_node, t);
+	rc = engine_prefix_walk(known_default(x->srv)->served.engine, put_node, t);
 	if (rc == E_FAULT || rc == E_MEMORY)
 		fault_as(rc); /* what was this request's own fault there is so here */
 	if (rc)
@@ -154,7 +154,7 @@ static void node_prep(struct exchange *x)
 		return;
 	}
 	t->id = strtoull(x->rest.p, &end, 10);
-	rc = engine_prefix_walk(x->srv->served.engine, find_node, t);
+	rc = engine_prefix_walk(known_default(x->srv)->served.engine, find_node, t);
 	if (rc == E_FAULT || rc == E_MEMORY)
 		fault_as(rc);
 	if (rc) {
@@ -164,7 +164,7 @@ static void node_prep(struct exchange *x)
 	} else {
 		buf_printf(&t->out, "{\"object\":\"cache.node\",\"id\":%llu,\"begin\":%d,\"end\":%d,\"text\":",
 		           (unsigned long long)t->id, t->begin, t->end);
-		put_text(&t->out, x->srv->served.tokenizer, &t->tokens);
+		put_text(&t->out, known_default(x->srv)->served.tokenizer, &t->tokens);
 		buf_puts(&t->out, "}\n");
 	}
 }
@@ -200,19 +200,16 @@ static const struct endpoint *endpoint_of(const struct exchange *x, const struct
 	return x->anthropic || json_get(body, "system") ? &messages_endpoint : &chat_endpoint;
 }
 
-/* Reads a body as its endpoint would: then there is x->problem, or a
- * generation with its tokens.  one: of one prompt. */
-static struct generation *read_prompt(struct exchange *x, bool one)
+/* Reads a body, which is taken over, as its endpoint would: then there is x->problem, or a generation with its tokens.
+ * body NULL: it could not be parsed.  one: of one prompt. */
+static struct generation *read_prompt(struct exchange *x, struct json *body, bool one)
 {
-	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
-	const struct endpoint *as = endpoint_of(x, body);
 	const struct generation *g;
 
-	json_free(body);
 	if (!body)
 		return NULL;
 	x->cache_report = true;
-	generation_prep_as(x, as);
+	generation_prep_as(x, endpoint_of(x, body), body);
 	g = x->work;
 	if (one && !x->problem.status && g->n_prompt > 1)
 		problem_set(&x->problem, 400, "invalid_value", "prompt",
@@ -232,7 +229,7 @@ static struct prefix_spot spot_of(const struct generation *g)
 
 static void explain_prep(struct exchange *x)
 {
-	struct generation *g = read_prompt(x, true);
+	struct generation *g = read_prompt(x, body_parse(x->body.p, x->body.n, &x->problem), true);
 	struct prefix_spot spot;
 
 	if (!g)
@@ -285,7 +282,7 @@ static const struct endpoint warmed_endpoint = { .token = no_token, .end = no_en
 
 static void warm_prep(struct exchange *x)
 {
-	struct generation *g = read_prompt(x, false);
+	struct generation *g = read_prompt(x, body_parse(x->body.p, x->body.n, &x->problem), false);
 
 	if (!g)
 		return;
@@ -322,7 +319,6 @@ static int read_node(const struct json *body, uint64_t *id, struct problem *p)
 
 static void pin(struct exchange *x, bool on)
 {
-	struct engine *e = x->srv->served.engine;
 	struct prefix_spot spot = { 0 };
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
 	struct generation *g;
@@ -332,16 +328,19 @@ static void pin(struct exchange *x, bool on)
 	r = body ? read_node(body, &spot.id, &x->problem) : E_ARG;
 	if (!r && spot.id && json_len(body) > 1)
 		r = problem_set(&x->problem, 400, "invalid_value", "node", "no other member is accepted with node");
-	json_free(body);
+	if (r || spot.id)
+		json_free(body);
 	if (r)
 		return;
 	if (!spot.id) {
-		g = read_prompt(x, true);
+		g = read_prompt(x, body, true);
 		if (!g)
 			return;
 		spot = spot_of(g);
+	} else {
+		x->model = known_default(x->srv);
 	}
-	r = engine_prefix_pin(e, &spot, on, &err);
+	r = engine_prefix_pin(x->model->served.engine, &spot, on, &err);
 	if (r == E_GONE)
 		gone(&x->problem);
 	else if (r)
@@ -415,7 +414,7 @@ static void drop_prep(struct exchange *x)
 		return;
 	x->work = o = xcalloc(1, sizeof *o);
 	if (!read_drop(body, &spot, &x->problem)) {
-		rc = engine_prefix_drop(x->srv->served.engine, &spot, &o->n);
+		rc = engine_prefix_drop(known_default(x->srv)->served.engine, &spot, &o->n);
 		if (rc == E_MISSING)
 			problem_set(
 				&x->problem, 404, "not_kept", "node",

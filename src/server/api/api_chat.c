@@ -9,11 +9,11 @@
 
 /* ---- reading ---- */
 
-static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_body(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
 
-	return chat_body(g, bytes, n, tables, chat_read, chat_prompt, p);
+	return chat_body(g, body, tables, chat_read, chat_prompt, p);
 }
 
 /* ---- writing ---- */

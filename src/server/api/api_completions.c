@@ -164,17 +164,15 @@ static int read_suffix(struct generation *g, const struct json *body, struct pro
 	return fim_prompt(g, before, n, after, n_after, "suffix", p);
 }
 
-static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_body(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const tables[] = { completion_fields, form_fields, params_fields, NULL };
 	struct params *a = &g->params;
-	struct json *body = body_read(bytes, n, tables, &a->warnings, p);
 	int64_t top = -1;
 	int r;
 
-	if (!body)
+	if (!(g->body = body = body_check(body, tables, &a->warnings, p)))
 		return p->status;
-	g->body = body;
 	if ((r = model_read(g, body, p)))
 		return r;
 	if ((r = params_read(a, body, g->served, p)) || (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))

@@ -124,14 +124,13 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 	return r;
 }
 
-static int read_fields(struct generation *g, const char *bytes, size_t n, const struct field *fields, struct problem *p)
+static int read_fields(struct generation *g, struct json *body, const struct field *fields, struct problem *p)
 {
 	const struct field *const tables[] = { fields, NULL };
-	struct json *body = body_read(bytes, n, tables, &g->params.warnings, p);
 	struct embedding *own = g->own;
 	int r;
 
-	if (!body)
+	if (!(body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
 	own->ollama = own->cut = fields == ollama_fields;
 	if (!own->ollama || !(r = field_bool(body, "truncate", &own->cut, p)))
@@ -140,14 +139,14 @@ static int read_fields(struct generation *g, const char *bytes, size_t n, const 
 	return r;
 }
 
-static int read_openai(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_openai(struct generation *g, struct json *body, struct problem *p)
 {
-	return read_fields(g, bytes, n, embed_fields, p);
+	return read_fields(g, body, embed_fields, p);
 }
 
-static int read_ollama(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_ollama(struct generation *g, struct json *body, struct problem *p)
 {
-	return read_fields(g, bytes, n, ollama_fields, p);
+	return read_fields(g, body, ollama_fields, p);
 }
 
 /* ---- writing ---- */

@@ -39,13 +39,13 @@ static const struct field infill_fields[] = {
 
 /* ---- reading ---- */
 
-static int read_common(struct generation *g, const char *bytes, size_t n, const struct field *own, struct problem *p)
+static int read_common(struct generation *g, struct json *body, const struct field *own, struct problem *p)
 {
 	const struct field *const tables[] = { own, native_fields, form_fields, params_fields, NULL };
 	int64_t probs = 0;
 	int r;
 
-	if (!(g->body = body_read(bytes, n, tables, &g->params.warnings, p)))
+	if (!(g->body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
 	if ((r = model_read(g, g->body, p)) || (r = params_read(&g->params, g->body, g->served, p)) ||
 	    (r = structured_fields(g, g->body, p)) ||
@@ -56,9 +56,9 @@ static int read_common(struct generation *g, const char *bytes, size_t n, const 
 	return 0;
 }
 
-static int read_completion(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_completion(struct generation *g, struct json *body, struct problem *p)
 {
-	int r = read_common(g, bytes, n, completion_fields, p);
+	int r = read_common(g, body, completion_fields, p);
 
 	return r ? r : completion_prompts(g, g->body, p);
 }
@@ -89,13 +89,13 @@ static int put_extra(const struct json *extra, struct buf *out, struct problem *
 	return 0;
 }
 
-static int read_infill(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_infill(struct generation *g, struct json *body, struct problem *p)
 {
 	const struct json *prefix, *suffix, *prompt, *extra;
 	struct buf before;
 	const char *s;
 	size_t len = 0;
-	int r = read_common(g, bytes, n, infill_fields, p);
+	int r = read_common(g, body, infill_fields, p);
 
 	if (r || (r = field_value(g->body, "input_prefix", JSON_STRING, &prefix, p)) ||
 	    (r = field_value(g->body, "input_suffix", JSON_STRING, &suffix, p)) ||
@@ -267,12 +267,12 @@ static void slots(struct exchange *x)
 	struct engine_stats st = { 0 };
 	struct buf b;
 
-	engine_stats(x->srv->served.engine, &st);
+	engine_stats(known_default(x->srv)->served.engine, &st);
 	buf_init(&b);
 	buf_putc(&b, '[');
 	for (int i = 0; i < st.slots; i++)
 		buf_printf(&b, "%s{\"id\":%d,\"n_ctx\":%d,\"speculative\":false,\"is_processing\":%s}", i ? "," : "", i,
-		           x->srv->served.ctx_max, i < st.running ? "true" : "false");
+		           known_default(x->srv)->served.ctx_max, i < st.running ? "true" : "false");
 	buf_puts(&b, "]\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);

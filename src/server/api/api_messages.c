@@ -178,11 +178,11 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	return 0;
 }
 
-static int read_body(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_body(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const tables[] = { message_fields, params_fields, NULL };
 
-	return chat_body(g, bytes, n, tables, read_chat, chat_prompt, p);
+	return chat_body(g, body, tables, read_chat, chat_prompt, p);
 }
 
 /* ---- writing ---- */

@@ -353,17 +353,17 @@ static void put_page(struct buf *b, struct server *s, const struct engine_stats 
 
 	buf_init(&model);
 	buf_puts(&model, "model=");
-	json_put_cstr(&model, s->served.name); /* the same escapes as a label's */
+	json_put_cstr(&model, known_default(s)->served.name); /* the same escapes as a label's */
 	describe(&own, "model_info", "gauge", "The model that is served.");
 	sample(&own, "model_info", model.p, 1);
 	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);
 	put_workers(&own, w);
-	put_grammars(&own, &s->grammars);
+	put_grammars(&own, &known_default(s)->grammars);
 	buf_reset(&model);
 	buf_puts(&model, "model_name=");
-	json_put_cstr(&model, s->served.name);
+	json_put_cstr(&model, known_default(s)->served.name);
 	vllm.labels = model.p;
 	put_shared(&vllm, true, &s->metrics, e);
 	put_request_success(&vllm, e);
@@ -377,7 +377,7 @@ static void ready(struct exchange *x)
 	struct engine_stats e;
 	struct buf b;
 
-	engine_stats(s->served.engine, &e);
+	engine_stats(known_default(s)->served.engine, &e);
 	workers_stats(s, &w);
 	buf_init(&b);
 	put_page(&b, s, &e, &w);

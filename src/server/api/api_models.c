@@ -9,7 +9,7 @@
 /* name[0..n): one of the served model's, or an adapter's. */
 static void put_model(struct buf *b, const struct server *s, const char *name, size_t n)
 {
-	const struct served_model *is = &s->served.is;
+	const struct served_model *is = &known_default(s)->served.is;
 	time_t created = (time_t)s->created;
 	struct tm utc;
 	char when[40];
@@ -19,23 +19,24 @@ static void put_model(struct buf *b, const struct server *s, const char *name, s
 	buf_printf(
 		b,
 		",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
-		(long long)s->created, s->served.ctx_max);
+		(long long)s->created, known_default(s)->served.ctx_max);
 	json_put_str(b, name, n);
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
-	if (adapter_named(&s->served, name, n) >= 0) {
+	if (adapter_named(&known_default(s)->served, name, n) >= 0) {
 		buf_puts(b, ",\"parent\":");
-		json_put_cstr(b, s->served.name);
+		json_put_cstr(b, known_default(s)->served.name);
 	}
-	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when, s->served.ctx_max,
-	           s->served.ctx_max);
+	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when,
+	           known_default(s)->served.ctx_max, known_default(s)->served.ctx_max);
 	/* as llama-server has it */
 	buf_printf(b, ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%lld,\"size\":%lld}}",
-	           s->served.vocab, is->ctx_max, is->hidden, (long long)is->params, (long long)is->bytes);
+	           known_default(s)->served.vocab, is->ctx_max, is->hidden, (long long)is->params,
+	           (long long)is->bytes);
 }
 
 static void list(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
+	const struct served *d = &known_default(x->srv)->served;
 	const char *at = d->aliases, *name = d->name, *next;
 	size_t n = strlen(name), len;
 	struct buf b;
@@ -62,12 +63,13 @@ static void list(struct exchange *x)
 
 static void one(struct exchange *x)
 {
-	const char *own = x->srv->served.name;
+	const char *own = known_default(x->srv)->served.name;
 	bool same = !strcmp(x->rest.p, "default");
 	struct problem p;
 	struct buf b;
 
-	if (model_known(&x->srv->served, x->rest.p, x->rest.n, &p)) {
+	if (!known_find(x->srv, x->rest.p, x->rest.n)) {
+		known_unknown(x->srv, x->rest.p, x->rest.n, &p);
 		exchange_refuse(x, &p);
 		return;
 	}

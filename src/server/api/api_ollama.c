@@ -303,7 +303,7 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct warn
 }
 
 /* A prompt without the template. */
-static int read_raw(struct generation *g, const char *text, size_t n, struct problem *p)
+static int read_raw(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field known[] = { { "prompt" },
 		                              { "suffix" },
@@ -317,7 +317,7 @@ static int read_raw(struct generation *g, const char *text, size_t n, struct pro
 	size_t n_before = 0, n_after = 0;
 	int r;
 
-	if (!(g->body = body_read(text, n, tables, &g->params.warnings, p)))
+	if (!(g->body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
 	if ((r = model_read(g, g->body, p)) || (r = params_read(&g->params, g->body, g->served, p)) ||
 	    (r = structured_fields(g, g->body, p)))
@@ -341,17 +341,17 @@ static bool asks_nothing(const struct json *body, bool generate)
 	return generate ? json_str(v, &n) && !n : json_kind(v) == JSON_ARRAY && !json_len(v);
 }
 
-static int read_any(struct generation *g, const char *bytes, size_t n, bool generate, struct problem *p)
+static int read_any(struct generation *g, struct json *body, bool generate, struct problem *p)
 {
 	static const struct field *const talk[] = { talk_fields, ollama_fields, NULL };
 	static const struct field *const text[] = { generate_fields, ollama_fields, NULL };
 	static const struct field *const tables[] = { machine_fields, chat_fields, form_fields, params_fields, NULL };
-	struct json *body = body_read(bytes, n, generate ? text : talk, &g->params.warnings, p);
+	struct json *meant = NULL;
 	bool raw = false;
 	struct buf b;
 	int r;
 
-	if (!body)
+	if (!(body = body_check(body, generate ? text : talk, &g->params.warnings, p)))
 		return p->status;
 	buf_init(&b);
 	if (asks_nothing(body, generate)) {
@@ -363,22 +363,25 @@ static int read_any(struct generation *g, const char *bytes, size_t n, bool gene
 	} else if (!generate || !(r = field_bool(body, "raw", &raw, p))) {
 		/* The answer to a suffix is between two texts, which no template frames. */
 		raw |= generate && has_suffix(body);
-		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)))
-			r = raw ? read_raw(g, b.p, b.n, p) : chat_body(g, b.p, b.n, tables, chat_read, chat_prompt, p);
+		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)) &&
+		    !(meant = body_parse(b.p, b.n, p)))
+			r = p->status;
+		if (!r)
+			r = raw ? read_raw(g, meant, p) : chat_body(g, meant, tables, chat_read, chat_prompt, p);
 	}
 	buf_fini(&b);
 	json_free(body);
 	return r;
 }
 
-static int read_talk(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_talk(struct generation *g, struct json *body, struct problem *p)
 {
-	return read_any(g, bytes, n, false, p);
+	return read_any(g, body, false, p);
 }
 
-static int read_generate(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_generate(struct generation *g, struct json *body, struct problem *p)
 {
-	return read_any(g, bytes, n, true, p);
+	return read_any(g, body, true, p);
 }
 
 /* ---- writing ---- */
@@ -581,7 +584,7 @@ static void put_digest(const struct served *d, const char *name, size_t n, struc
 
 static void put_tag(struct buf *b, const struct server *s, const char *name, size_t n)
 {
-	const struct served *d = &s->served;
+	const struct served *d = &known_default(s)->served;
 
 	buf_puts(b, "{\"name\":");
 	json_put_str(b, name, n);
@@ -598,7 +601,7 @@ static void put_tag(struct buf *b, const struct server *s, const char *name, siz
 
 static void tags(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
+	const struct served *d = &known_default(x->srv)->served;
 	const char *at = d->aliases, *name;
 	struct buf b;
 	size_t n;
@@ -620,7 +623,7 @@ static void tags(struct exchange *x)
 }
 
 /* Reads the name; there is nothing else to be read. */
-static int read_show(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_show(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field known[] = { TAKEN("model", TAKES_STRING),
 		                              SYNONYM("name", "model"),
@@ -630,11 +633,10 @@ static int read_show(struct generation *g, const char *bytes, size_t n, struct p
 		                              TAKEN("options", TAKES_OBJECT),
 		                              { NULL } };
 	static const struct field *const tables[] = { known, NULL };
-	struct json *body = body_read(bytes, n, tables, &g->params.warnings, p);
 	struct buf b;
 	int r;
 
-	if (!body)
+	if (!(body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
 	buf_init(&b);
 	buf_putc(&b, '{');
@@ -649,7 +651,7 @@ static int read_show(struct generation *g, const char *bytes, size_t n, struct p
 
 static void show(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
+	const struct served *d = &known_default(x->srv)->served;
 	struct buf b;
 
 	buf_init(&b);

@@ -138,18 +138,15 @@ static int read_chat(struct generation *g, struct problem *p)
 	return r;
 }
 
-static int read_tokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_tokenize(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const text[] = { tokenize_fields, text_fields, NULL };
 	static const struct field *const chat[] = { tokenize_fields, either_fields, chat_fields,
 		                                    form_fields,     params_fields, NULL };
 	struct telling *own = g->own;
-	struct json *body;
 	bool is_chat;
 	int r;
 
-	if (!(body = body_parse(bytes, n, p)))
-		return p->status;
 	is_chat = json_kind(json_get(body, "messages")) != JSON_NULL;
 	generation_prompts(g, 1);
 	if (!(g->body = body_check(body, is_chat ? chat : text, &g->params.warnings, p)))
@@ -189,7 +186,7 @@ const struct endpoint tokenize_endpoint = {
 
 /* ---- /detokenize ---- */
 
-static int read_detokenize(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_detokenize(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field fields[] = { { "model" }, { "tokens" }, { "skip_special_tokens" }, { NULL } };
 	static const struct field *const tables[] = { fields, NULL };
@@ -199,8 +196,7 @@ static int read_detokenize(struct generation *g, const char *bytes, size_t n, st
 	int64_t id;
 	int r;
 
-	if (!(g->body = body_parse(bytes, n, p)))
-		return p->status;
+	g->body = body;
 	generation_prompts(g, 1);
 	if ((r = fields_check(g->body, NULL, tables, &g->params.warnings, p)) || (r = model_read(g, g->body, p)) ||
 	    (r = field_value(g->body, "tokens", JSON_ARRAY, &v, p)) ||
@@ -241,11 +237,11 @@ static int make_text(struct generation *g, struct chat *c, struct problem *p)
 	return chat_text(g, c, &g->echo, p);
 }
 
-static int read_template(struct generation *g, const char *bytes, size_t n, struct problem *p)
+static int read_template(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
 
-	return chat_body(g, bytes, n, tables, chat_read, make_text, p);
+	return chat_body(g, body, tables, chat_read, make_text, p);
 }
 
 static void template_prep(struct exchange *x)
@@ -286,7 +282,7 @@ static void put_template(struct buf *b, const struct template *t, const char *no
 /* Appends the members that llama-server's clients look for. */
 static void put_llama_members(struct buf *b, const struct server *s)
 {
-	const struct served *d = &s->served;
+	const struct served *d = &known_default(s)->served;
 	struct engine_stats st = { 0 };
 
 	engine_stats(d->engine, &st);
@@ -316,7 +312,7 @@ static void put_llama_members(struct buf *b, const struct server *s)
 
 static void props(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
+	const struct served *d = &known_default(x->srv)->served;
 	const struct template *with_tools = served_template(d, true);
 	const struct dialect *dialect = with_tools ? dialect_taught(with_tools) : NULL;
 	const struct sampler_params *s = &d->sampling;
@@ -361,7 +357,7 @@ const struct endpoint props_endpoint = { .ready = props };
 
 static void tokenizer_info(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
+	const struct served *d = &known_default(x->srv)->served;
 	struct buf b;
 
 	buf_init(&b);

@@ -15,7 +15,7 @@ static void ready(struct exchange *x)
 	const char *status = "ok";
 	struct buf b;
 
-	engine_stats(s->served.engine, &e);
+	engine_stats(known_default(s)->served.engine, &e);
 	workers_stats(s, &w);
 	if (file_lost())
 		status = "model lost";
@@ -27,7 +27,7 @@ static void ready(struct exchange *x)
 		status = "stopping";
 	buf_init(&b);
 	buf_printf(&b, "{\"status\":\"%s\",\"model\":", status);
-	json_put_cstr(&b, s->served.name);
+	json_put_cstr(&b, known_default(s)->served.name);
 	buf_printf(&b, ",\"running\":%d,\"waiting\":%d,\"preparing\":%d,\"preparing_seconds\":", e.running,
 	           e.waiting + w.waiting, w.working);
 	if (w.working)

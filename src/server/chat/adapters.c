@@ -102,8 +102,9 @@ int adapters_read(struct wanted_adapters *w, const struct served *d, struct adap
 
 static void list(struct exchange *x)
 {
-	const struct served *d = &x->srv->served;
-	struct adapter_scales *s = &x->srv->adapter_scales;
+	struct known_model *m = known_default(x->srv);
+	const struct served *d = &m->served;
+	struct adapter_scales *s = &m->adapter_scales;
 	struct buf b;
 
 	buf_init(&b);
@@ -127,7 +128,8 @@ static void list(struct exchange *x)
 /* The body is the list itself, which no other body is. */
 static void set_prep(struct exchange *x)
 {
-	struct adapter_scales *s = &x->srv->adapter_scales;
+	struct known_model *m = known_default(x->srv);
+	struct adapter_scales *s = &m->adapter_scales;
 	float scale[SERVED_ADAPTERS_MAX] = { 0 };
 	struct json *body;
 	struct err err;
@@ -137,11 +139,11 @@ static void set_prep(struct exchange *x)
 		problem_set(&x->problem, 400, "invalid_json", NULL, "the body is not JSON: %s", err.msg);
 		return;
 	}
-	if (!read_list(body, "the body", &x->srv->served, scale, &x->problem)) {
+	if (!read_list(body, "the body", &m->served, scale, &x->problem)) {
 		pthread_mutex_lock(&s->lock);
 		memcpy(s->of, scale, sizeof scale);
 		pthread_mutex_unlock(&s->lock);
-		log_info("the adapters of %s have other scales from now on", x->srv->served.name);
+		log_info("the adapters of %s have other scales from now on", m->served.name);
 	}
 	json_free(body);
 }

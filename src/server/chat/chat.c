@@ -39,13 +39,13 @@ void chat_fini(struct chat *c)
 	buf_fini(&c->messages);
 }
 
-int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
+int chat_body(struct generation *g, struct json *body, const struct field *const *tables, chat_step *read,
               chat_step *make, struct problem *p)
 {
 	struct chat c;
 	int r;
 
-	if (!(g->body = body_read(bytes, n, tables, &g->params.warnings, p)))
+	if (!(g->body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
 	generation_prompts(g, 1);
 	chat_init(&c);

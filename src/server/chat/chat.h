@@ -44,11 +44,10 @@ int chat_choice(struct chat *c, const struct json *v, struct problem *p);
 /* The prompt's text alone, for those who want to see it. */
 int chat_text(struct generation *g, struct chat *c, struct buf *out, struct problem *p);
 
-/* An endpoint's body: parses it into g->body, checks that its names are in the tables and
- * its model is the one that is served, has read fill *c (and g->params), then make the
- * prompt of it. */
+/* An endpoint's body, which is taken over as g->body: checks that its names are in the tables, has read fill *c (and g->params),
+ * then make the prompt of it. */
 typedef int chat_step(struct generation *g, struct chat *c, struct problem *p);
-int chat_body(struct generation *g, const char *bytes, size_t n, const struct field *const *tables, chat_step *read,
+int chat_body(struct generation *g, struct json *body, const struct field *const *tables, chat_step *read,
               chat_step *make, struct problem *p);
 /* Tells of items of the type "compaction" in an array, or no array, of the field `at`: a history that another server made
  * shorter, and encrypted, is missing from what the model reads. */

@@ -151,6 +151,7 @@ static struct json *recall(struct generation *g, struct json *messages, const st
 	if (s->opts.drop_volatile && past_drop_volatile(messages, &b))
 		messages = messages_instead(messages, &b);
 	context.key = g->x->key;
+	context.model = g->x->model->serial;
 	if (s->opts.turn_replay && g->params.turn_replay) {
 		past_fini(&g->past);
 		past_read(&g->past, s->turns, s->opts.turn_replay, &context, messages);
@@ -303,7 +304,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		return r;
 	}
 	if (g->x)
-		messages = roles_fit(&g->x->srv->roles[g->tools != NULL], messages);
+		messages = roles_fit(&g->x->model->roles[g->tools != NULL], messages);
 	/* Neither a message that the answer continues nor the continuation is a turn of ours. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;

@@ -167,7 +167,7 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 		return problem_set(p, 400, "unsupported_field", "tools",
 		                   "the chat template of this model takes no tools");
 	g->tools = *shown = c->tools;
-	if (g->x && (g->shown = tools_fit(&g->x->srv->tool_needs, c->tools)))
+	if (g->x && (g->shown = tools_fit(&g->x->model->tool_needs, c->tools)))
 		*shown = g->shown;
 	g->dialects = dialects_of(generation_template(g));
 	return hold_calls(g, c, p);

@@ -336,14 +336,6 @@ void fields_own_name(const struct warnings *w, struct problem *p)
 	}
 }
 
-struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
-                       struct problem *p)
-{
-	struct json *body = body_parse(bytes, n, p);
-
-	return body ? body_check(body, tables, w, p) : NULL;
-}
-
 struct json *body_check(struct json *body, const struct field *const *tables, struct warnings *w, struct problem *p)
 {
 	body = rename_synonyms(body, tables, w);

@@ -79,13 +79,9 @@ int fields_check(const struct json *object, const char *at, const struct field *
  * object, to be freed with json_free, or NULL with *p filled.  A synonym given with the field's own name, or another synonym of
  * it, with another value is an ignored field. */
 struct json *body_check(struct json *body, const struct field *const *tables, struct warnings *w, struct problem *p);
-/* body_parse and body_check. */
-struct json *body_read(const char *bytes, size_t n, const struct field *const *tables, struct warnings *w,
-                       struct problem *p);
-
 /* Tells of a field that is read as another: an error names it as it was written. */
 void warnings_rename(struct warnings *w, const char *read, const char *written);
-/* Makes *p name a field as the client wrote it, where body_read replaced a synonym. */
+/* Makes *p name a field as the client wrote it, where body_check replaced a synonym. */
 void fields_own_name(const struct warnings *w, struct problem *p);
 
 int field_bool(const struct json *body, const char *name, bool *out, struct problem *p);

@@ -38,9 +38,7 @@ int model_read(struct generation *g, const struct json *body, struct problem *p)
 		return r;
 	if (v)
 		name = json_str(v, &n);
-	if (name && (r = model_known(g->served, name, n, p)))
-		return r;
-	return adapters_read(&g->adapters, g->served, g->x ? &g->x->srv->adapter_scales : NULL, name, n, body, p);
+	return adapters_read(&g->adapters, g->served, g->x ? &g->x->model->adapter_scales : NULL, name, n, body, p);
 }
 
 const char *model_shown(const struct generation *g)
@@ -80,7 +78,7 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
                         const struct text_range *user, size_t n_user, struct problem *p)
 {
 	const struct served *d = g->served;
-	size_t longest = g->x ? (size_t)g->x->srv->longest_token : 0;
+	size_t longest = g->x ? (size_t)g->x->model->longest_token : 0;
 	struct err err;
 	int r;
 
@@ -196,17 +194,22 @@ struct generation *generation_new(const struct served *served, const struct endp
 	return g;
 }
 
-void generation_prep_as(struct exchange *x, const struct endpoint *as)
+void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body)
 {
-	struct generation *g = generation_new(&x->srv->served, as);
+	struct generation *g;
 
+	if (known_choose(x, body, &x->problem)) {
+		json_free(body);
+		return;
+	}
+	g = generation_new(&x->model->served, as);
 	g->x = x;
-	g->images.store = &x->srv->images;
+	g->images.store = &x->model->images;
 	g->images.folders = &x->srv->image_folders;
 	g->images.hosts = &x->srv->image_hosts;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (as->read(g, x->body.p, x->body.n, &x->problem))
+	if (as->read(g, body, &x->problem))
 		fields_own_name(&g->params.warnings, &x->problem);
 	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
@@ -220,7 +223,6 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as)
 		log_prompts(g);
 	if (!x->problem.status && log_wants(LOG_DEBUG))
 		log_params(g);
-	buf_fini(&x->body);
 	/* Here, for a large one takes a while to free; its tools are still looked at. */
 	if (!g->tools) {
 		json_free(g->body);
@@ -230,7 +232,11 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as)
 
 void generation_prep(struct exchange *x)
 {
-	generation_prep_as(x, x->route->endpoint);
+	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
+
+	buf_fini(&x->body);
+	if (body)
+		generation_prep_as(x, x->route->endpoint, body);
 }
 
 /* The header that tells what of the request was not honoured. */

@@ -123,8 +123,8 @@ void generation_free(struct generation *g);
 	.prep = generation_prep, .ready = generation_ready, .wake = generation_wake, .drop = generation_drop, \
 	.abandon = generation_abandon, .stop = generation_stop
 void generation_prep(struct exchange *x);
-/* generation_prep for a body that is read as that endpoint reads it. */
-void generation_prep_as(struct exchange *x, const struct endpoint *as);
+/* generation_prep for a body that was parsed, which is taken over, and is read as that endpoint reads it. */
+void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body);
 void generation_ready(struct exchange *x);
 void generation_wake(struct exchange *x);
 void generation_drop(struct exchange *x);
@@ -134,7 +134,7 @@ void generation_stop(struct exchange *x, const struct problem *p);
 /* Replies with a whole JSON body, which is taken over, and the header that names unknown fields; ends the exchange. */
 void generation_reply(struct generation *g, struct buf *body);
 
-/* The body's model must be one that is served (routes.h); its adapters, by model or lora. */
+/* Reads the adapters of a body, by model or lora.  The model itself was chosen before (known_models.h). */
 int model_read(struct generation *g, const struct json *body, struct problem *p);
 /* The model's name in replies: that of the served model, or of the adapter that the request named. */
 const char *model_shown(const struct generation *g);

@@ -193,6 +193,7 @@ static struct digest first_key(const struct past_context *c)
 	sha256_init(&s);
 	sha256_field(&s, c->salt ? c->salt : "", c->salt ? strlen(c->salt) : 0);
 	sha256_put(&s, &c->key, sizeof c->key);
+	sha256_put(&s, &c->model, sizeof c->model);
 	buf_init(&b);
 	json_put(&b, c->tools);
 	buf_putc(&b, '\n');

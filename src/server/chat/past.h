@@ -34,6 +34,7 @@ struct past {
 struct past_context {
 	const char *salt; /* NULL: "" */
 	int key;          /* of the API; see clients.h */
+	uint64_t model;   /* whose tokens they are; see known_models.h */
 	const struct json *tools, *variables;
 };
 

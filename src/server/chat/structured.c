@@ -13,24 +13,23 @@
 
 static void make_vocab(void *arg)
 {
-	struct server *s = arg;
-
-	const struct template *t = served_template(&s->served, true);
+	struct known_model *m = arg;
+	const struct template *t = served_template(&m->served, true);
 	const struct dialect *d = t ? dialect_taught(t) : NULL;
 	struct call_marks marks = { .n = 0 };
 
-	if (s->vocab)
+	if (m->vocab)
 		return;
 	if (d && d->held)
-		constraint_marks(s->served.tokenizer, d->marks, &marks);
-	s->vocab = constraint_vocab(s->served.tokenizer, &marks);
+		constraint_marks(m->served.tokenizer, d->marks, &marks);
+	m->vocab = constraint_vocab(m->served.tokenizer, &marks);
 }
 
 /* Made when it is first needed, on a worker: a walk over all tokens. */
-static const struct vocab *vocab_of(struct server *s)
+static const struct vocab *vocab_of(struct known_model *m)
 {
-	fault_locked(&s->vocab_lock, make_vocab, s);
-	return s->vocab; /* which does not change any more */
+	fault_locked(&m->vocab_lock, make_vocab, m);
+	return m->vocab; /* which does not change any more */
 }
 
 const struct field form_fields[] = {
@@ -106,12 +105,12 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	json_put(&text, made ? made : v);
 	key = key_of(&text);
 	if (g->x)
-		g->content = grammar_store_find(&g->x->srv->grammars, &key);
+		g->content = grammar_store_find(&g->x->model->grammars, &key);
 	rc = g->content ? 0 : compile(form, made ? made : v, &made_now, &err);
 	if (made_now)
 		g->content = made_now;
 	if (made_now && g->x)
-		grammar_store_keep(&g->x->srv->grammars, &key, g->content);
+		grammar_store_keep(&g->x->model->grammars, &key, g->content);
 	json_free(made);
 	if (rc)
 		return problem_set(p, 400,
@@ -120,7 +119,7 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 		                                         "invalid_grammar",
 		                   field, "%s: %s", field, err.msg);
 	if (g->x && !g->vocab)
-		g->vocab = vocab_of(g->x->srv);
+		g->vocab = vocab_of(g->x->model);
 	return 0;
 }
 
@@ -338,9 +337,9 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 	buf_puts(&text, only ? only : "");
 	key = key_of(&text);
 	if (g->x)
-		g->calls = grammar_store_find(&g->x->srv->grammars, &key);
+		g->calls = grammar_store_find(&g->x->model->grammars, &key);
 	if (!g->calls && !(rc = compile_calls(g, d, i, tools, only, several, &err)) && g->x)
-		grammar_store_keep(&g->x->srv->grammars, &key, g->calls);
+		grammar_store_keep(&g->x->model->grammars, &key, g->calls);
 	/* Calls that Python's or Gemma's form cannot express are not held. */
 	if ((python || (i < 0 && d->held->spell == SPELL_GEMMA)) && (rc == E_LIMIT || rc == E_UNSUPPORTED) &&
 	    !strict(tools)) {
@@ -352,7 +351,7 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 		                   "tools: %s", err.msg);
 	tell_let_go(g, tools, only);
 	if (g->x && !g->vocab)
-		g->vocab = vocab_of(g->x->srv);
+		g->vocab = vocab_of(g->x->model);
 	return 0;
 }
 

@@ -345,6 +345,7 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->deadline_ns = read_deadline(&c->http, x->t_begin);
 	x->status = 0;
 	x->problem.status = 0;
+	x->model = NULL;
 	x->prepared = false;
 	x->cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
 	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");

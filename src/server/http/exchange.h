@@ -29,6 +29,8 @@ struct server;
 struct exchange;
 struct generation;
 struct choice;
+struct json;
+struct known_model;
 
 /* What answers one or several routes (routes.c).  An API's file has one for each thing that it does. */
 struct endpoint {
@@ -58,8 +60,8 @@ struct endpoint {
 	/* Allocates the endpoint's own state of a request; NULL: it has none. */
 	void *(*own_new)(void);
 	void (*own_free)(void *own);
-	/* Worker: reads the body into g->params and g->prompt.  Returns 0 or *p's status. */
-	int (*read)(struct generation *g, const char *body, size_t n, struct problem *p);
+	/* Worker: reads the body, which it takes over, into g->params and g->prompt.  Returns 0 or *p's status. */
+	int (*read)(struct generation *g, struct json *body, struct problem *p);
 	void (*open)(struct generation *g, struct choice *c);
 	/* IO thread.  A token came, with the text it made certain. */
 	void (*token)(struct generation *g, struct choice *c, const struct event *ev);
@@ -121,13 +123,14 @@ struct exchange {
 	bool heavy;              /* it took much memory */
 	bool cancelled;          /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
-	int64_t deadline_ns;    /* clock; 0: none */
-	struct event *late;     /* fires at the deadline while it is prepared; NULL: not made yet */
-	int64_t t_begin;        /* clock when the request was complete */
-	void *work;             /* the api's own */
-	struct buf warned;      /* for the log: what of the request was not honoured */
-	struct problem problem; /* of prep; status 0: none */
-	int status;             /* replied with; 0: not yet */
+	int64_t deadline_ns;       /* clock; 0: none */
+	struct event *late;        /* fires at the deadline while it is prepared; NULL: not made yet */
+	int64_t t_begin;           /* clock when the request was complete */
+	struct known_model *model; /* that it is for; NULL: not chosen yet, or it is about none */
+	void *work;                /* the api's own */
+	struct buf warned;         /* for the log: what of the request was not honoured */
+	struct problem problem;    /* of prep; status 0: none */
+	int status;                /* replied with; 0: not yet */
 	enum exchange_state stage;
 
 	atomic_bool gone; /* the client left: prep may stop early */

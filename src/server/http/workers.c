@@ -288,16 +288,15 @@ void workers_close(struct server *s)
  * judges itself. */
 static int judge(struct server *s, int own, int here, struct problem *p)
 {
-	int max = s->served.queue_max;
-	struct engine_stats e;
+	int max = s->queue_max, waiting;
 
-	/* Without waiting jobs here the engine decides: freed room may not be for this client. */
+	/* Without waiting jobs here an engine decides: freed room may not be for this client. */
 	if (!max || !here)
 		return 0;
-	engine_stats(s->served.engine, &e);
-	if (here + e.waiting >= max)
+	waiting = known_waiting(s);
+	if (here + waiting >= max)
 		problem_set(p, 503, "overloaded", NULL, "%d requests are waiting and the queue holds %d",
-		            here + e.waiting, max);
+		            here + waiting, max);
 	else if (own && own >= max - here)
 		problem_set(p, 429, "client_over_share", NULL,
 		            "%d requests of this client are waiting and its share of the queue is %d", own, max - here);
