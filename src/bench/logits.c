@@ -246,13 +246,13 @@ static int take_ids(struct work *w, struct err *err)
 
 	w->media = xcalloc((size_t)w->o->images.n + 1, sizeof(struct media *));
 	for (int i = 0; i < w->o->images.n && !rc; i++, w->n_media += !rc)
-		rc = image_of_file(&w->s, w->o->images.v[i], &w->media[i], err);
+		rc = media_of_file(&w->s, w->o->images.v[i], &w->media[i], err);
 	if (!rc)
-		rc = images_into_ids(&w->s, w->media, w->n_media, w->prompt_file.id, w->prompt_file.n, false,
-		                     &w->prompt, err);
+		rc = media_into_ids(&w->s, w->media, w->n_media, w->prompt_file.id, w->prompt_file.n, false, &w->prompt,
+		                    err);
 	if (!rc)
-		rc = images_into_ids(&w->s, w->media, w->n_media, w->warm_file.id, w->warm_file.n, true, &w->before,
-		                     err);
+		rc = media_into_ids(&w->s, w->media, w->n_media, w->warm_file.id, w->warm_file.n, true, &w->before,
+		                    err);
 	w->ids = w->prompt.id;
 	w->n = w->prompt.n;
 	w->warm = w->before.id;

@@ -188,6 +188,24 @@ static void print_tower(const struct inspection *in)
 	       bytes_text(b, sizeof(b), (double)i->bytes));
 }
 
+/* The tower for sounds, where the model has one. */
+static void print_ear(const struct inspection *in)
+{
+	const struct ear_info *e = &in->ear;
+	char a[64], b[32];
+
+	if (in->no_ear.code)
+		printf("sounds         refused, their tower cannot be bound: %s\n", in->no_ear.msg);
+	if (!in->hears)
+		return;
+	printf("sounds         %s: %d blocks of %d; %d ms to a row of the prompt", e->family, e->depth, e->hidden,
+	       e->row_samples * 1000 / SOUND_RATE);
+	if (e->seconds_max)
+		printf(", at most %d seconds", e->seconds_max);
+	printf("\n%-14s %s parameters, %s\n", "", count_text(a, sizeof(a), e->params),
+	       bytes_text(b, sizeof(b), (double)e->bytes));
+}
+
 /* The model's own draft head, where it has one. */
 static void print_head(const struct inspection *in)
 {
@@ -218,6 +236,7 @@ static void print_text(const struct inspection *in, bool tensors)
 	print_params(in);
 	print_formats(in);
 	print_tower(in);
+	print_ear(in);
 	print_head(in);
 	print_ignored(in);
 	print_plan(in);

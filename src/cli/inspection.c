@@ -110,6 +110,20 @@ static void look_for_tower(struct inspection *in, struct store *st)
 	tower_close(t);
 }
 
+static void look_for_ear(struct inspection *in, struct store *st)
+{
+	struct ear *e;
+	struct err why;
+
+	if (ear_open(&e, st, &why))
+		in->no_ear = why;
+	if (!e)
+		return;
+	in->hears = true;
+	in->ear = ear_info(e);
+	ear_close(e);
+}
+
 /* A head that is found marks its tensors as used. */
 static void look_for_head(struct inspection *in, struct store *st)
 {
@@ -127,6 +141,7 @@ void inspection_make(struct inspection *in, const struct model *m, struct store 
 	in->model = m;
 	in->store = st;
 	look_for_tower(in, st);
+	look_for_ear(in, st);
 	count_tensors(in);
 	look_for_head(in, st); /* its matrices are not read by every step */
 	count_ignored(in);
@@ -210,6 +225,26 @@ static void put_tower(struct buf *out, const struct inspection *in)
 	           "\"parameters\":%lld,\"bytes\":%lld}",
 	           t->depth, t->hidden, t->heads, t->patch, t->merge, t->both_ways ? "true" : "false",
 	           (long long)t->params, (long long)t->bytes);
+}
+
+static void put_ear(struct buf *out, const struct inspection *in)
+{
+	const struct ear_info *e = &in->ear;
+
+	buf_puts(out, ",\n\"sounds\":");
+	if (!in->hears) {
+		buf_puts(out, "null");
+		if (in->no_ear.code) {
+			buf_puts(out, ",\"sounds_refused\":");
+			json_put_cstr(out, in->no_ear.msg);
+		}
+		return;
+	}
+	buf_putc(out, '{');
+	put_text(out, "family", e->family);
+	buf_printf(out,
+	           ",\"blocks\":%d,\"width\":%d,\"samples\":%d,\"seconds_max\":%d,\"parameters\":%lld,\"bytes\":%lld}",
+	           e->depth, e->hidden, e->row_samples, e->seconds_max, (long long)e->params, (long long)e->bytes);
 }
 
 static void put_head(struct buf *out, const struct inspection *in)
@@ -300,6 +335,7 @@ void inspection_put_json(const struct inspection *in, bool tensors, struct buf *
 	put_text(out, "class", inspection_class(st));
 	put_shape(out, &in->model->shape);
 	put_tower(out, in);
+	put_ear(out, in);
 	put_head(out, in);
 	buf_printf(out, ",\n\"parameters\":{\"used\":%lld,\"in_files\":%lld}", (long long)in->model->shape.params,
 	           (long long)in->elements);

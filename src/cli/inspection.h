@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "model/model.h"
+#include "sound/ear.h"
 #include "vision/tower.h"
 
 struct kv_pair;
@@ -57,6 +58,9 @@ struct inspection {
 	bool sees;           /* the model has a tower for images */
 	struct err no_tower; /* code: it has one that cannot be bound, and why */
 	struct tower_info tower;
+	bool hears;        /* the model has a tower for sounds, or reads them without one */
+	struct err no_ear; /* code: it cannot be bound, and why */
+	struct ear_info ear;
 	struct model *head; /* the model's own draft head; NULL: it has none */
 	struct err no_head; /* code: it has one that cannot be bound, and why */
 	struct memory_plan plan;

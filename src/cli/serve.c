@@ -12,7 +12,6 @@
 #include "host/load_image.h"
 #include "server/http/gate.h"
 #include "server/server.h"
-#include "vision/tower.h"
 
 /* Writes the port to a new file and renames it, so that a waiting program never reads half; a path
  * that is not a regular file, as /dev/stdout, is written directly. */
@@ -128,7 +127,12 @@ static void fill_served(const struct options *o, struct session *s, struct serve
 
 static int read_image(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
 {
-	return image_of_bytes(arg, bytes, n, out, err);
+	return media_of_bytes(arg, MEDIA_IMAGE, bytes, n, out, err);
+}
+
+static int read_sound(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
+{
+	return media_of_bytes(arg, MEDIA_SOUND, bytes, n, out, err);
 }
 
 int cmd_serve(const struct options *o)
@@ -158,9 +162,8 @@ int cmd_serve(const struct options *o)
 		return cli_fail("serve", &err);
 	}
 	fill_served(o, &s, &served, &names);
-	sight = (struct sight){ .image = read_image, .arg = &s };
-	if (s.tower) {
-		sight.placeholder = tower_info(s.tower).placeholder;
+	sight = (struct sight){ .image = s.tower ? read_image : NULL, .sound = s.ear ? read_sound : NULL, .arg = &s };
+	if (s.tower || s.ear) {
 		served.sight = &sight;
 		served.image_bytes = s.image_bytes;
 	}

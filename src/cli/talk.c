@@ -8,7 +8,6 @@
 #include "cli/talk.h"
 #include "server/images/images.h"
 #include "vision/pixels/image.h"
-#include "vision/tower.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -285,7 +284,6 @@ int talk_images(struct talk *t, struct err *err)
 		return 0;
 	t->seen = xcalloc(1, sizeof *t->seen);
 	buf_init(&t->seen->shown);
-	t->seen->sight.placeholder = t->s.tower ? tower_info(t->s.tower).placeholder : -1;
 	t->seen->images.sight = &t->seen->sight;
 	for (int i = 0; i < t->o->images.n && !rc; i++) {
 		const char *path = t->o->images.v[i];
@@ -293,7 +291,7 @@ int talk_images(struct talk *t, struct err *err)
 
 		if (t->remote)
 			rc = put_remote_image(t, path, err);
-		else if (!(rc = image_of_file(&t->s, path, &m, err)) &&
+		else if (!(rc = media_of_file(&t->s, path, &m, err)) &&
 		         images_take(&t->seen->images, m, &t->seen->shown))
 			rc = err_set(err, E_LIMIT, "--image %s: one image more than %d", path, IMAGES_MAX);
 	}

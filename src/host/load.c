@@ -21,6 +21,7 @@
 #include "base/rng.h"
 #include "host/identity.h"
 #include "host/load_image.h"
+#include "sound/ear.h"
 #include "vision/tower.h"
 
 static const double PLACE_SHARE = 0.01; /* of a prompt's time may go into copies of states for later prompts */
@@ -490,8 +491,8 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 		return rc;
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
 	eo.prefix_bytes = o->disk.dir ? plan.prefix / 5 * 4 : plan.prefix;
-	/* An eighth is for images and what their towers computed: a row's vector is a fraction of its keys and values. */
-	s->image_bytes = s->tower ? eo.prefix_bytes / 8 : 0;
+	/* An eighth is for images and sounds, and what their towers computed: a row's vector is a fraction of its keys and values. */
+	s->image_bytes = s->tower || s->ear ? eo.prefix_bytes / 8 : 0;
 	eo.prefix_bytes -= s->image_bytes;
 	eo.place_share = PLACE_SHARE;
 	eo.verify_share = o->verify_cache;
@@ -630,6 +631,7 @@ void session_close(struct session *s)
 	engine_close(s->engine);
 	drafts_close(&s->drafts);
 	tower_close(s->tower);
+	ear_close(s->ear);
 	model_close(s->model);
 	loaded_adapters_close(&s->adapters);
 	device_close(s);

@@ -25,9 +25,10 @@ enum {
 	LOAD_HUGE = 32,     /* weights go to huge pages where possible, in the background */
 	LOAD_HUGE_NOW = 64, /* weights go to huge pages before the model is open */
 	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
-	LOAD_TOWER = 256,   /* what reads images, if the model has it */
+	LOAD_TOWER = 256,   /* what reads images and sounds, if the model has it */
 };
 
+struct ear;
 struct tower;
 
 enum { EOS_MAX = 16 };
@@ -55,7 +56,9 @@ struct session {
 	struct model *model;
 	struct tower *tower; /* NULL: the model has none that weft reads, or it was not asked for */
 	struct err no_tower; /* why the model's tower cannot be bound; code 0: it can, or there is none */
-	size_t image_bytes;  /* what images that are kept may take, of the budget of prefixes */
+	struct ear *ear;     /* the same for sounds */
+	struct err no_ear;
+	size_t image_bytes; /* what images and sounds that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
 	struct loaded_adapters adapters;
 	struct engine *engine;

@@ -9,12 +9,17 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "host/load.h"
+#include "sound/ear.h"
 #include "vision/tower.h"
 
 int tower_bind(struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct err why;
 
+	if (ear_open(&s->ear, s->store, &why)) {
+		s->no_ear = why;
+		log_warn("%s: sounds are refused: its tower for them cannot be bound: %s", s->store->name, why.msg);
+	}
 	if (!tower_open(&s->tower, s->store, &why))
 		return 0;
 	if (o->mmproj && strcmp(o->mmproj, "none")) {
@@ -22,7 +27,8 @@ int tower_bind(struct session *s, const struct host_opts *o, struct err *err)
 		return why.code;
 	}
 	s->no_tower = why;
-	log_warn("%s reads text only, images are refused: its tower cannot be bound: %s", s->store->name, why.msg);
+	log_warn("%s%s images are refused: its tower cannot be bound: %s", s->store->name,
+	         s->ear ? ":" : " reads text only,", why.msg);
 	return 0;
 }
 
@@ -36,11 +42,12 @@ static int32_t token_id(void *arg, const char *text)
 int tower_begin(struct session *s, enum arith arith, struct err *err)
 {
 	struct tower_tokens tokens = { token_id, s };
+	int rc = s->tower ? tower_attach(s->tower, s->cpu, arith, &tokens, err) : 0;
 
-	return s->tower ? tower_attach(s->tower, s->cpu, arith, &tokens, err) : 0;
+	return !rc && s->ear ? ear_attach(s->ear, s->cpu, arith, err) : rc;
 }
 
-int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media **out, struct err *err)
+static int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media **out, struct err *err)
 {
 	struct image im;
 	int rc;
@@ -58,14 +65,39 @@ int image_of_bytes(struct session *s, const void *bytes, size_t n, struct media 
 	return rc;
 }
 
-int image_of_file(struct session *s, const char *path, struct media **out, struct err *err)
+static int sound_of_bytes(struct session *s, const void *bytes, size_t n, struct media **out, struct err *err)
+{
+	struct sound sound;
+	int rc;
+
+	if (s->no_ear.code)
+		return err_set(err, E_UNSUPPORTED, "%s: its tower for sounds cannot be bound: %s", s->store->name,
+		               s->no_ear.msg);
+	if (!s->ear)
+		return err_set(err, E_UNSUPPORTED, "%s does not hear, or its tower for sounds is not read",
+		               s->store->name);
+	rc = sound_decode(&sound, bytes, n, NULL, err);
+	if (rc)
+		return rc;
+	rc = ear_sound(out, s->ear, &sound, 0, err);
+	sound_fini(&sound);
+	return rc;
+}
+
+int media_of_bytes(struct session *s, enum media_kind kind, const void *bytes, size_t n, struct media **out,
+                   struct err *err)
+{
+	return kind == MEDIA_SOUND ? sound_of_bytes(s, bytes, n, out, err) : image_of_bytes(s, bytes, n, out, err);
+}
+
+int media_of_file(struct session *s, const char *path, struct media **out, struct err *err)
 {
 	struct buf b;
 	int rc;
 
 	buf_init(&b);
 	rc = file_read(path, image_limits_default.bytes, &b, err);
-	if (!rc && (rc = image_of_bytes(s, b.p, b.n, out, err)))
+	if (!rc && (rc = media_of_bytes(s, sound_known(b.p, b.n) ? MEDIA_SOUND : MEDIA_IMAGE, b.p, b.n, out, err)))
 		err_prefix(err, "%s", path);
 	buf_fini(&b);
 	return rc;
@@ -87,27 +119,61 @@ static void add_spans(struct seen_ids *s, struct media *m, int at)
 	}
 }
 
-int images_into_ids(struct session *s, struct media *const *m, int n_media, const int32_t *ids, int n, bool fewer,
-                    struct seen_ids *out, struct err *err)
+/* The object whose placeholder comes first from `at` on, among the next ones of each kind; NULL: there is none. */
+static struct media *next_object(struct media *const *m, int n_media, const bool *done, const struct seen_ids *ids,
+                                 int at, int *which)
 {
-	int room = n, at = 0, rc = 0, layout;
+	bool looked[MEDIA_KINDS] = { false };
+	int first = ids->n;
+
+	*which = -1;
+	for (int i = 0; i < n_media; i++) {
+		int to;
+
+		if (done[i] || looked[m[i]->kind])
+			continue;
+		looked[m[i]->kind] = true;
+		to = media_next(m[i], ids->id, ids->n, at);
+		if (to < first) {
+			first = to;
+			*which = i;
+		}
+	}
+	return *which < 0 ? NULL : m[*which];
+}
+
+static int check_rest(const struct session *s, const struct seen_ids *ids, int at, struct err *err)
+{
+	for (; at < ids->n; at++)
+		if ((s->tower && ids->id[at] == tower_info(s->tower).image_token) ||
+		    (s->ear && ids->id[at] == ear_info(s->ear).sound_token))
+			return err_set(err, E_FORMAT, "a placeholder at %d, and no image or sound is left for it", at);
+	return 0;
+}
+
+int media_into_ids(struct session *s, struct media *const *m, int n_media, const int32_t *ids, int n, bool fewer,
+                   struct seen_ids *out, struct err *err)
+{
+	bool *done = xcalloc((size_t)n_media + 1, sizeof *done);
+	int room = n, at = 0, rc = 0, layout, left = n_media, which;
+	struct media *next;
 
 	for (int i = 0; i < n_media; i++)
 		room += m[i]->n_layout;
 	*out = (struct seen_ids){ .id = xcalloc((size_t)room, sizeof *out->id), .n = n };
 	if (n)
 		memcpy(out->id, ids, (size_t)n * sizeof *ids);
-	for (int i = 0; i < n_media && !rc; i++) {
-		rc = tower_expand(s->tower, m[i], out->id, &out->n, &at, &layout, err);
-		if (rc == E_MISSING && fewer)
-			return 0;
+	while (!rc && left && (next = next_object(m, n_media, done, out, at, &which))) {
+		rc = media_expand(next, out->id, &out->n, &at, &layout, err);
 		if (!rc)
-			add_spans(out, m[i], layout);
+			add_spans(out, next, layout);
+		done[which] = true;
+		left--;
 	}
-	for (; n_media && at < out->n && !rc; at++)
-		if (out->id[at] == tower_info(s->tower).image_token)
-			rc = err_set(err, E_FORMAT, "a placeholder at %d, and no image is left for it", at);
-	return rc;
+	if (!rc && left && !fewer)
+		rc = err_set(err, E_MISSING, "no placeholder is left for %d of %d images and sounds", left, n_media);
+	free(done);
+	return rc || !n_media || (left && fewer) ? rc : check_rest(s, out, at, err);
 }
 
 void seen_ids_fini(struct seen_ids *s)

@@ -18,12 +18,13 @@
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
-/* Reader of images, for models that take them. */
+/* Reader of images and sounds, for models that take them. */
 struct sight {
-	int32_t placeholder; /* the token that the chat template writes for an image */
-	/* The bytes of an image file to a media object with one reference, of which docs/images.md tells.  On several workers
-	 * at once, under their allowance.  E_FORMAT: no image, E_LIMIT: too large a one, others as they come. */
+	/* The bytes of a file to a media object with one reference, of which docs/images.md tells; NULL: the model takes none of
+	 * this kind.  On several workers at once, under their allowance.  E_FORMAT: it is none, E_LIMIT: too large a one,
+	 * others as they come. */
 	int (*image)(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
+	int (*sound)(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
 	void *arg;
 };
 
@@ -47,13 +48,13 @@ struct served {
 	struct served_model is; /* all 0: not known */
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
-	const struct template *tmpl;          /* NULL: no chat, only completions */
-	const struct template *tool_tmpl;     /* of requests that show tools; NULL: tmpl is for them too */
-	const struct sight *sight;            /* NULL: it reads text only */
-	size_t image_bytes;                   /* of images that are kept, with what their towers computed; 0: none */
-	const char *name;                     /* in the API; "default" names it too */
-	const char *aliases;                  /* further names, separated by commas; NULL: none */
-	bool any_model;                       /* every name names it, but those of adapters */
+	const struct template *tmpl;      /* NULL: no chat, only completions */
+	const struct template *tool_tmpl; /* of requests that show tools; NULL: tmpl is for them too */
+	const struct sight *sight;        /* NULL: it reads text only */
+	size_t image_bytes;  /* of images and sounds that are kept, with what their towers computed; 0: none */
+	const char *name;    /* in the API; "default" names it too */
+	const char *aliases; /* further names, separated by commas; NULL: none */
+	bool any_model;      /* every name names it, but those of adapters */
 	const struct served_adapter *adapter; /* [n_adapter] */
 	int n_adapter;                        /* at most SERVED_ADAPTERS_MAX */
 	const char *bos_token, *eos_token;    /* for the template; NULL: none */

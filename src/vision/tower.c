@@ -247,11 +247,11 @@ int tower_attach(struct tower *t, struct backend *be, enum arith arith, const st
 	t->arith = arith;
 	t->wide = (t->dim + unit - 1) / unit * unit;
 	for (int i = 0; i < TOWER_MARKS; i++)
-		t->mark[i] = TOWER_UNKNOWN;
+		t->mark[i] = MEDIA_UNKNOWN;
 	for (int i = 0; t->family->marks[i] && tokens; i++) {
 		int32_t id = tokens->id(tokens->arg, t->family->marks[i]);
 
-		t->mark[i] = id < 0 ? TOWER_UNKNOWN : id;
+		t->mark[i] = id < 0 ? MEDIA_UNKNOWN : id;
 	}
 	return place(t, err);
 }
@@ -338,68 +338,4 @@ struct tower_info tower_info(const struct tower *t)
 const struct picture_form *tower_form(const struct tower *t)
 {
 	return &t->form;
-}
-
-/* ---- in a prompt ---- */
-
-/* Does the layout stand in ids, its first row at `at`?  A mark whose id is not known matches anything. */
-static bool stands_at(const struct tower *t, const struct media *m, const int32_t *ids, int n, int begin)
-{
-	if (begin < 0 || begin + m->n_layout > n)
-		return false;
-	for (int i = 0; i < m->n_layout; i++) {
-		int32_t want = m->layout[i] == MEDIA_ROW ? t->image_token : m->layout[i];
-
-		if (want >= 0 && ids[begin + i] != want)
-			return false;
-	}
-	return true;
-}
-
-static int replace(const struct media *m, int32_t *ids, int *n, int at, struct err *err)
-{
-	for (int i = 0; i < m->n_layout; i++)
-		if (m->layout[i] == TOWER_UNKNOWN)
-			return err_set(err, E_MISSING,
-			               "the tokenizer has no token for the marks around an image's rows");
-	memmove(ids + at + m->n_layout, ids + at + 1, (size_t)(*n - at - 1) * sizeof *ids);
-	memcpy(ids + at, m->layout, (size_t)m->n_layout * sizeof *ids);
-	*n += m->n_layout - 1;
-	return 0;
-}
-
-/* A placeholder that is neither a row itself nor the mark before rows. */
-static bool lone_placeholder(const struct tower *t, const int32_t *ids, int n, int at)
-{
-	return t->placeholder != t->image_token && ids[at] == t->placeholder &&
-	       !(at + 1 < n && ids[at + 1] == t->image_token);
-}
-
-int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *layout_at,
-                 struct err *err)
-{
-	int first = *at, before = 0, run = 0, rc;
-
-	while (first < *n && ids[first] != t->image_token && !lone_placeholder(t, ids, *n, first))
-		first++;
-	if (first == *n)
-		return err_set(err, E_MISSING, "no placeholder (token %d) is left for an image", t->image_token);
-	while (m->layout[before] != MEDIA_ROW)
-		before++;
-	if (stands_at(t, m, ids, *n, first - before)) {
-		*layout_at = first - before;
-		*at = *layout_at + m->n_layout;
-		return 0;
-	}
-	while (first + run < *n && ids[first + run] == ids[first])
-		run++;
-	if (run != 1)
-		return err_set(err, E_FORMAT, "%d placeholders at %d, where the image has %d rows", run, first, m->n);
-	rc = replace(m, ids, n, first, err);
-	for (int i = 0; i < m->n_layout && !rc; i++)
-		if (ids[first + i] == MEDIA_ROW)
-			ids[first + i] = t->image_token;
-	*layout_at = first;
-	*at = first + m->n_layout;
-	return rc;
 }

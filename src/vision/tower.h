@@ -52,11 +52,4 @@ const struct picture_form *tower_form(const struct tower *t);
  * tower_attach.  E_LIMIT: a size that the family refuses, or more than rows_max rows (0: no bound). */
 int tower_image(struct media **out, struct tower *t, const struct image *im, int rows_max, struct err *err);
 
-/* Puts the layout of an image into a prompt, ids[0..*n), at the first placeholder from *at on (0 for the first image);
- * *at goes on behind the image.  A single placeholder is replaced by the layout; a layout that the prompt has already
- * is kept.  ids has room for *n + n_layout - 1 ids, *n is updated; *layout_at is where the layout begins.  E_FORMAT: a
- * run of another length.  E_MISSING: no placeholder is left. */
-int tower_expand(const struct tower *t, const struct media *m, int32_t *ids, int *n, int *at, int *layout_at,
-                 struct err *err);
-
 #endif

@@ -137,6 +137,9 @@ int tower_image(struct media **out, struct tower *t, const struct image *from, i
 	most = im->plan.rows + 4 * (grid + im->plan.n_view) + 8;
 	layout = xcalloc((size_t)most, sizeof *layout);
 	*m = (struct media){ .ops = &ops,
+		             .kind = MEDIA_IMAGE,
+		             .row_token = t->image_token,
+		             .placeholder = t->placeholder,
 		             .n = im->plan.rows,
 		             .hidden = t->out,
 		             .deep = t->n_deep,

@@ -70,7 +70,7 @@ enum tower_rope {
 	ROPE_HALVES,    /* the head's first half by the column, the second by the row: theta^(-4 i / dim) */
 };
 
-enum { TOWER_MARKS = 8, TOWER_DEEP = 8, TOWER_UNKNOWN = -2 /* a mark that the tokenizer lacks; not MEDIA_ROW */ };
+enum { TOWER_MARKS = 8, TOWER_DEEP = 8 };
 
 struct tower {
 	struct model holder; /* of which only the arenas are used: what binders put tables into */
@@ -96,7 +96,7 @@ struct tower {
 	bool both_ways, grid_places;        /* media: whole; rotary positions by row and column */
 
 	/* Token ids: of a row; of an image as templates write it; marks that the family's layout has, or
-	 * TOWER_UNKNOWN. */
+	 * MEDIA_UNKNOWN. */
 	int32_t image_token, placeholder, mark[TOWER_MARKS];
 
 	struct backend *be;

@@ -173,8 +173,8 @@ static int lfm2_layout(const struct tower *t, const struct picture_plan *p, int3
 			                            (p->view[v].grid_w / t->form.merge) };
 
 		if (tiles && v < tiles && tiles > 1)
-			out[n++] = t->mark[3] == TOWER_UNKNOWN ?
-			                   TOWER_UNKNOWN :
+			out[n++] = t->mark[3] == MEDIA_UNKNOWN ?
+			                   MEDIA_UNKNOWN :
 			                   t->mark[3] + 10 * (v / p->tile_cols) + v % p->tile_cols;
 		else if (tiles > 1)
 			out[n++] = t->mark[2];

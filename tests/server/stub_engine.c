@@ -327,7 +327,7 @@ static void tell_rows(const struct engine *e, const struct ask *a, struct tokens
 		hex_put(hex, s->media->digest.b, 4);
 		buf_printf(&b, "%d+%d:%s.%d ", s->at, s->n, hex, s->from);
 		for (int k = 0; k < s->n; k++)
-			assert(a->prompt[s->at + k] == stub_sight.placeholder);
+			assert(a->prompt[s->at + k] == s->media->row_token);
 	}
 	buf_printf(&b, "of %d, %d read", a->n_prompt, stub_sight_read());
 	tokens_reset(answer);

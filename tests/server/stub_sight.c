@@ -24,7 +24,7 @@ static void stub_free(struct media *m)
 
 static const struct media_ops stub_media_ops = { .free = stub_free };
 
-static int stub_image(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
+static int stub_read(enum media_kind kind, const void *bytes, size_t n, struct media **out, struct err *err)
 {
 	const char *end = memchr(bytes, '#', n);
 	int h, w, at = 0;
@@ -32,11 +32,10 @@ static int stub_image(void *arg, const void *bytes, size_t n, struct media **out
 	int32_t *layout;
 	char text[64];
 
-	(void)arg;
 	n_read++;
 	snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), (const char *)bytes);
-	if (sscanf(text, "PIC %dx%d ", &h, &w) != 2)
-		return err_set(err, E_FORMAT, "this is no image");
+	if (sscanf(text, kind == MEDIA_SOUND ? "HUM %dx%d " : "PIC %dx%d ", &h, &w) != 2)
+		return err_set(err, E_FORMAT, "this is no %s", kind == MEDIA_SOUND ? "sound" : "image");
 	if (h * w > 1000)
 		return err_set(err, E_LIMIT, "an image of %d rows; 1000 are the most", h * w);
 	*out = xcalloc(1, sizeof **out);
@@ -49,6 +48,9 @@ static int stub_image(void *arg, const void *bytes, size_t n, struct media **out
 	}
 	**out = (struct media){ .ops = &stub_media_ops,
 		                .refs = 1,
+		                .kind = kind,
+		                .row_token = kind == MEDIA_SOUND ? STUB_SOUND : STUB_IMAGE,
+		                .placeholder = kind == MEDIA_SOUND ? STUB_SOUND : STUB_IMAGE,
 		                .n = h * w,
 		                .layout = layout,
 		                .n_layout = at,
@@ -60,4 +62,14 @@ static int stub_image(void *arg, const void *bytes, size_t n, struct media **out
 	return 0;
 }
 
-const struct sight stub_sight = { .placeholder = 2026, .image = stub_image };
+static int stub_image(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
+{
+	return stub_read(MEDIA_IMAGE, bytes, n, out, err);
+}
+
+static int stub_sound(void *arg, const void *bytes, size_t n, struct media **out, struct err *err)
+{
+	return stub_read(MEDIA_SOUND, bytes, n, out, err);
+}
+
+const struct sight stub_sight = { .image = stub_image, .sound = stub_sound };

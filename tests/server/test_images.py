@@ -40,7 +40,19 @@ def ask(*parts):
     return {"role": "user", "content": [part(p) if p.startswith("PIC") else {"type": "text", "text": p} for p in parts]}
 
 
-class Images(unittest.TestCase):
+class Talk:
+    def said(self, *messages, **more):
+        r = self.s.post(CHAT, dict({"messages": list(messages)}, **more))
+        self.assertEqual(r.status, 200, r.text())
+        return r.json()["choices"][0]["message"]["content"], r.json()["usage"]["prompt_tokens"]
+
+    def rows(self, text):
+        """[(at, n, digest, from)] of what the engine was given, the prompt's length, images read so far."""
+        return ([(int(a), int(n), d, int(f)) for a, n, d, f in re.findall(r"(\d+)\+(\d+):([0-9a-f]+)\.(\d+)", text)],
+                int(re.search(r"of (\d+),", text)[1]), int(re.search(r"(\d+) read", text)[1]))
+
+
+class Images(Talk, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.file = tempfile.NamedTemporaryFile("w", suffix=".jinja")
@@ -52,16 +64,6 @@ class Images(unittest.TestCase):
     def tearDownClass(cls):
         cls.s.close()
         cls.file.close()
-
-    def said(self, *messages, **more):
-        r = self.s.post(CHAT, dict({"messages": list(messages)}, **more))
-        self.assertEqual(r.status, 200, r.text())
-        return r.json()["choices"][0]["message"]["content"], r.json()["usage"]["prompt_tokens"]
-
-    def rows(self, text):
-        """[(at, n, digest, from)] of what the engine was given, the prompt's length, images read so far."""
-        return ([(int(a), int(n), d, int(f)) for a, n, d, f in re.findall(r"(\d+)\+(\d+):([0-9a-f]+)\.(\d+)", text)],
-                int(re.search(r"of (\d+),", text)[1]), int(re.search(r"(\d+) read", text)[1]))
 
     def test_pixels_of_all(self):
         """Images of a request have a bound of pixels together, the same when they are kept as when they are new."""
@@ -451,6 +453,79 @@ class Images(unittest.TestCase):
             self.assertIn("0 of 1 images", r.error()["message"])
         finally:
             s.close()
+
+
+SOUND_TEMPLATE = TEMPLATE.replace("{% else %}{{ p.text }}", "{% elif p.type == 'audio' %}<|video_pad|>{% else %}{{ p.text }}")
+
+
+def hum(sound):
+    return {"type": "input_audio", "input_audio": {"data": b64(sound), "format": "wav"}}
+
+
+class Sounds(Talk, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.file = tempfile.NamedTemporaryFile("w", suffix=".jinja")
+        cls.file.write(SOUND_TEMPLATE)
+        cls.file.flush()
+        cls.s = stub(sight=1, template=cls.file.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.s.close()
+        cls.file.close()
+
+    def test_shapes(self):
+        """Every way in which clients send a sound gives the same rows."""
+        sound = "HUM 1x3 shapes"
+        link = "data:audio/wav;base64," + b64(sound)
+        parts = [hum(sound), {"type": "input_audio", "input_audio": {"data": link}}, {"type": "input_audio", "input_audio": link},
+                 {"type": "audio_url", "audio_url": {"url": link}}, {"type": "audio_url", "audio_url": link},
+                 {"type": "audio", "audio": link}, {"type": "audio", "audio": b64(sound)}, {"type": "audio", "url": link},
+                 {"type": "audio", "audio": {"url": link}}, {"inline_data": {"mime_type": "audio/wav", "data": b64(sound)}},
+                 {"inlineData": {"mimeType": "audio/wav", "data": b64(sound)}}]
+        want = None
+        for p in parts:
+            with self.subTest(part=p):
+                text, n = self.said({"role": "user", "content": [{"type": "text", "text": "say rows"}, p]})
+                rows = self.rows(text)[0]
+                self.assertEqual([(k, d) for _, k, d, _ in rows], [(3, digest(sound))])
+                want = want or (rows, n)
+                self.assertEqual((rows, n), want)
+        r = self.s.post(RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_text", "text": "say rows"}, hum(sound)]}]})
+        self.assertEqual(r.status, 200, r.text())
+        self.assertEqual(self.rows(r.json()["output"][0]["content"][0]["text"])[0], want[0])
+
+    def test_both(self):
+        """Images and sounds in the order of the prompt; each is what it came as, whatever is kept of its bytes."""
+        says = {"type": "text", "text": "say rows"}
+        text, _ = self.said({"role": "user", "content": [hum("HUM 1x2 a"), says, part("PIC 1x3 b"), hum("HUM 1x4 c")]},
+                            {"role": "assistant", "content": "hm"}, {"role": "user", "content": [part("PIC 1x5 d"), hum("HUM 1x2 a")]})
+        rows = self.rows(text)[0]
+        self.assertEqual([(n, d) for _, n, d, _ in rows], [
+            (2, digest("HUM 1x2 a")), (3, digest("PIC 1x3 b")), (4, digest("HUM 1x4 c")), (5, digest("PIC 1x5 d")),
+            (2, digest("HUM 1x2 a"))])
+        again = [self.rows(self.said({"role": "user", "content": [says, hum("HUM 1x2 a")]})[0])[2] for _ in range(2)]
+        self.assertEqual(again[0], again[1], "a sound that is kept is not decoded again")
+        for bad in (hum("PIC 1x3 b"), part("HUM 1x2 a")):
+            r = self.s.post(CHAT, {"messages": [{"role": "user", "content": [bad]}]})
+            self.assertEqual((r.status, r.error()["code"]), (400, "invalid_sound" if "input_audio" in bad else "invalid_image"), r.text())
+
+    def test_refused(self):
+        at = "messages[0].content[0].input_audio"
+        for value, code, param in (({"data": b64("zork")}, "invalid_sound", ".data"), ({"data": "a*b"}, "invalid_value", ".data"),
+                                   ({"data": b64("HUM 40x40 long")}, "sound_too_large", ".data"), ({}, "invalid_type", ".url"),
+                                   ({"url": "http://127.0.0.1/x.wav"}, "unsupported_content", ".url"), (5, "invalid_type", ""),
+                                   ({"data": 5}, "invalid_type", ".data")):
+            with self.subTest(value=value):
+                r = self.s.post(CHAT, {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": value}]}]})
+                self.assertEqual((r.status, r.error()["code"], r.error()["param"]), (400, code, at + param), r.text())
+        r = self.s.post(CHAT, {"messages": [{"role": "system", "content": [hum("HUM 1x1 x")]}, ask("x")]})
+        self.assertEqual((r.status, r.error()["param"]), (400, at + ".data"), r.text())
+
+    def test_told(self):
+        self.assertEqual(self.s.ask("GET", "/props").json()["modalities"], {"vision": True, "audio": True})
+        self.assertIn("audio", self.s.post("/api/show", {"model": "stub"}).json()["capabilities"])
 
 
 if __name__ == "__main__":

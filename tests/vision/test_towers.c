@@ -401,7 +401,7 @@ static void check_expand(const char *folder)
 	image = tower_info(r.t).image_token;
 	m = media_of(&r, album->large);
 	ids[1] = tower_info(r.t).placeholder;
-	CHECK(!tower_expand(r.t, m, ids, &n, &at, &layout, &err), "%s", err.msg);
+	CHECK(!media_expand(m, ids, &n, &at, &layout, &err), "%s", err.msg);
 	CHECK(n == 2 + m->n_layout && layout == 1 && at == 1 + m->n_layout && ids[n - 1] == ID_BEFORE, "%d ids", n);
 	for (int i = 0; i < m->n_layout; i++) {
 		rows += m->layout[i] == MEDIA_ROW;
@@ -412,15 +412,15 @@ static void check_expand(const char *folder)
 	memcpy(want, ids, sizeof want);
 	again = n;
 	at = 0;
-	CHECK(!tower_expand(r.t, m, ids, &again, &at, &layout, &err) && again == n && layout == 1, "%s", err.msg);
+	CHECK(!media_expand(m, ids, &again, &at, &layout, &err) && again == n && layout == 1, "%s", err.msg);
 	CHECK(!memcmp(want, ids, sizeof want), "ids in full were changed");
-	CHECK(tower_expand(r.t, m, ids, &again, &at, &layout, &err) == E_MISSING, "a second image in one place");
+	CHECK(media_expand(m, ids, &again, &at, &layout, &err) == E_MISSING, "a second image in one place");
 	memmove(ids + n - 2, ids + n - 1, sizeof *ids); /* one short */
 	for (int i = 0; i < n; i++)
 		ids[i] = i && i < n - 2 ? image : ID_BEFORE;
 	again = n - 1;
 	at = 0;
-	CHECK(tower_expand(r.t, m, ids, &again, &at, &layout, &err) == E_FORMAT, "a run of another length");
+	CHECK(media_expand(m, ids, &again, &at, &layout, &err) == E_FORMAT, "a run of another length");
 	media_unref(m);
 	rig_close(&r);
 }

@@ -542,8 +542,10 @@ static void put_capabilities(const struct served *d, struct buf *b)
 		buf_puts(b, ",\"thinking\"");
 	if (fim_known(d->tokenizer))
 		buf_puts(b, ",\"insert\"");
-	if (d->sight)
+	if (d->sight && d->sight->image)
 		buf_puts(b, ",\"vision\"");
+	if (d->sight && d->sight->sound)
+		buf_puts(b, ",\"audio\"");
 	buf_putc(b, ']');
 }
 

@@ -297,8 +297,9 @@ static void put_llama_members(struct buf *b, const struct server *s)
 	json_put_cstr(b, d->name);
 	buf_puts(b, ",\"model_path\":");
 	json_put_cstr(b, d->name);
-	buf_printf(b, ",\"modalities\":{\"vision\":%s,\"audio\":false},\"infill\":%s,\"chat_template\":",
-	           d->sight ? "true" : "false", fim_known(d->tokenizer) ? "true" : "false");
+	buf_printf(b, ",\"modalities\":{\"vision\":%s,\"audio\":%s},\"infill\":%s,\"chat_template\":",
+	           d->sight && d->sight->image ? "true" : "false", d->sight && d->sight->sound ? "true" : "false",
+	           fim_known(d->tokenizer) ? "true" : "false");
 	put_template(b, d->tmpl, "\"\"");
 	if (d->tool_tmpl) {
 		buf_puts(b, ",\"chat_template_tool_use\":");

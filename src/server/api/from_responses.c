@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/chat/messages.h"
 #include "server/chat/tool_kinds.h"
 
 /* Consecutive items of the assistant, collected until a message of another role comes. */
@@ -87,17 +88,19 @@ static int text_of(const struct json *v, struct images *im, const char *at, stru
 		snprintf(where, sizeof where, "%.80s[%zu].type", at, i);
 		if (json_kind(type) != JSON_STRING)
 			return field_wrong(p, where, "a string", type);
-		if (str_is(type, "input_image")) {
+		if (str_is(type, "input_image") || str_is(type, "input_audio")) {
 			int r;
 
 			snprintf(where, sizeof where, "%.80s[%zu]", at, i);
-			if ((r = image(part, im, where, out, p)))
+			r = str_is(type, "input_image") ? image(part, im, where, out, p) :
+			                                  sound_part(part, im, where, out, p);
+			if (r)
 				return r;
 			continue;
 		}
 		if (k == 6)
 			return problem_set(p, 400, "unsupported_content", where,
-			                   "%s is \"%.40s\": this server reads text and images only", where,
+			                   "%s is \"%.40s\": this server reads text, images and sounds only", where,
 			                   json_str(type, &n));
 		snprintf(where, sizeof where, "%.80s[%zu].text", at, i);
 		if (!(s = json_str(text, &n)))

@@ -31,6 +31,56 @@ static int image_part(const struct json *part, const char *type, struct images *
 	return images_url(im, s, n, where, text, p);
 }
 
+static bool is_sound(const struct json *type)
+{
+	return str_is(type, "input_audio") || str_is(type, "audio_url") || str_is(type, "audio");
+}
+
+/* The member of a part that has a sound: Gemini's inline_data, which needs no type, or the one that the type names. */
+static const struct json *sound_of(const struct json *part, const char **name)
+{
+	static const char *const inlines[] = { "inline_data", "inlineData" };
+	const struct json *type = json_get(part, "type"), *v;
+	size_t n;
+
+	for (int i = 0; i < 2; i++)
+		if (json_kind(v = json_get(part, *name = inlines[i])) == JSON_OBJECT)
+			return v;
+	*name = is_sound(type) ? json_str(type, &n) : "url";
+	v = json_get(part, *name);
+	return v ? v : json_get(part, *name = "url");
+}
+
+int sound_part(const struct json *part, struct images *im, const char *at, struct buf *text, struct problem *p)
+{
+	const char *name, *inner, *s;
+	const struct json *v = sound_of(part, &name);
+	char where[140];
+	size_t n;
+
+	snprintf(where, sizeof where, "%.90s.%s", at, name);
+	if (json_kind(v) == JSON_OBJECT) {
+		inner = json_get(v, "data") ? "data" : "url";
+		v = json_get(v, inner);
+		snprintf(where, sizeof where, "%.90s.%s.%s", at, name, inner);
+	}
+	if (!(s = json_str(v, &n)))
+		return field_wrong(p, where, "base64, a data URL, or an object with data or a url", v);
+	return images_sound(im, s, n, where, text, p);
+}
+
+/* {"inline_data": {"mime_type": "audio/wav", "data": BASE64}} */
+static bool is_inline_sound(const struct json *part)
+{
+	const char *name, *s;
+	const struct json *v = json_get(part, "type") ? NULL : sound_of(part, &name), *kind;
+	size_t n;
+
+	kind = json_get(v, "mime_type");
+	s = json_str(kind ? kind : json_get(v, "mimeType"), &n);
+	return s && n >= 6 && !memcmp(s, "audio/", 6);
+}
+
 static int text_part(const struct json *part, struct images *im, const char *at, struct buf *text, struct problem *p)
 {
 	const struct json *type = json_get(part, "type"), *t;
@@ -40,6 +90,8 @@ static int text_part(const struct json *part, struct images *im, const char *at,
 
 	if (json_kind(part) != JSON_OBJECT)
 		return field_wrong(p, at, "an object with a type", part);
+	if (is_sound(type) || is_inline_sound(part))
+		return sound_part(part, im, at, text, p);
 	snprintf(where, sizeof where, "%.90s.type", at);
 	if (json_kind(type) != JSON_STRING)
 		return field_wrong(p, where, "a string", type);
@@ -47,8 +99,9 @@ static int text_part(const struct json *part, struct images *im, const char *at,
 		return image_part(part, json_str(type, &n), im, at, text, p);
 	if (!str_is(type, "text") && !str_is(type, "refusal"))
 		return problem_set(p, 400, "unsupported_content", where,
-		                   "%s is \"%.40s\": this server reads parts of type \"text\" and \"image_url\"", where,
-		                   json_str(type, &n));
+		                   "%s is \"%.40s\": this server reads parts of type \"text\", \"image_url\" and "
+		                   "\"input_audio\"",
+		                   where, json_str(type, &n));
 	t = json_get(part, json_str(type, &n));
 	snprintf(where, sizeof where, "%.90s.%s", at, json_str(type, &n));
 	if (!(s = json_str(t, &n)))

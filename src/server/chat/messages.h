@@ -18,4 +18,8 @@ int messages_normal(const struct json *messages, struct images *im, struct buf *
 /* Checks an array of tools: each {"type": "function", "function": {"name": ...}}. */
 int tools_check(const struct json *tools, struct problem *p);
 
+/* The mark of the sound of a part: {"type": "input_audio", "input_audio": {"data": BASE64}}, the same under audio_url or audio with a
+ * url, or {"inline_data": {"mime_type": "audio/wav", "data": BASE64}}.  at names the part. */
+int sound_part(const struct json *part, struct images *im, const char *at, struct buf *text, struct problem *p);
+
 #endif

@@ -129,8 +129,14 @@ void images_fini(struct images *im)
 	*im = (struct images){ 0 };
 }
 
+static const char *const names[MEDIA_KINDS] = { "image", "sound" };
+static const char *const codes[MEDIA_KINDS][2] = { { "invalid_image", "image_too_large" },
+	                                           { "invalid_sound", "sound_too_large" } };
+static const char *const types[MEDIA_KINDS] = { "image/png", "audio/wav" };
+
 /* The base64 in url; NULL: *p says why there is none. */
-static const char *payload_of(const char *url, size_t n, size_t *len, const char *at, struct problem *p)
+static const char *payload_of(const char *url, size_t n, enum media_kind kind, size_t *len, const char *at,
+                              struct problem *p)
 {
 	const char *comma, *colon = memchr(url, ':', n < 32 ? n : 32);
 
@@ -140,9 +146,9 @@ static const char *payload_of(const char *url, size_t n, size_t *len, const char
 	if (n < 5 || strncasecmp(url, "data:", 5)) {
 		problem_set(
 			p, 400, "unsupported_content", at,
-			"%s is a URL of kind \"%.*s\": this server fetches nothing (--image-host lets it); send the image "
-			"as a data URL (data:image/png;base64,...)",
-			at, (int)(colon - url < 20 ? colon - url : 20), url);
+			"%s is a URL of kind \"%.*s\": this server fetches nothing (--image-host lets it); send the %s "
+			"as a data URL (data:%s;base64,...)",
+			at, (int)(colon - url < 20 ? colon - url : 20), url, names[kind], types[kind]);
 		return NULL;
 	}
 	comma = memchr(url, ',', n < 256 ? n : 256);
@@ -159,6 +165,14 @@ static const char mark_open[] = "\xEE\x80\x82"
 				"image ",
 		  mark_close[] = "\xEE\x80\x83";
 enum { HEX = 2 * sizeof(struct digest) };
+
+typedef int media_reader(void *arg, const void *bytes, size_t n, struct media **out, struct err *err);
+
+/* NULL: the model takes none of this kind. */
+static media_reader *reader_of(const struct sight *s, enum media_kind kind)
+{
+	return kind == MEDIA_SOUND ? s->sound : s->image;
+}
 
 static void put_mark(struct buf *text, const struct digest *d)
 {
@@ -181,18 +195,17 @@ int images_take(struct images *im, struct media *m, struct buf *text)
 
 /* Decodes a file and prepares it for the tower.  Its work is paid from an allowance of its own, so that a request costs
  * the same whether its images are kept or new. */
-static int make_image(struct images *im, const uint8_t *bytes, size_t n, const char *at, struct media **m,
-                      struct problem *p)
+static int make_media(struct images *im, enum media_kind kind, const uint8_t *bytes, size_t n, const char *at,
+                      struct media **m, struct problem *p)
 {
 	enum { STEPS = 2000000 }; /* for a small one; pixels bring more */
 	struct allowance part, *whole = allowance_part_begin(&part, STEPS + (uint64_t)n * ALLOWANCE_PER_BYTE);
 	struct err err;
-	int rc = im->sight->image(im->sight->arg, bytes, n, m, &err);
+	int rc = reader_of(im->sight, kind)(im->sight->arg, bytes, n, m, &err);
 
 	allowance_part_end(&part, whole);
 	if (rc)
-		return problem_set(p, 400, err.code == E_LIMIT ? "image_too_large" : "invalid_image", at, "%s: %s", at,
-		                   err.msg);
+		return problem_set(p, 400, codes[kind][err.code == E_LIMIT], at, "%s: %s", at, err.msg);
 	return 0;
 }
 
@@ -202,14 +215,15 @@ static int count_pixels(struct images *im, int64_t pixels, struct media *m, cons
 	im->pixels += pixels;
 	if (im->pixels <= IMAGES_PIXELS_MAX)
 		return 0;
+	problem_set(p, 400, "too_many_images", at,
+	            "%s: %lld pixels up to this %s, where a request may hold %d in all its images and sounds", at,
+	            (long long)im->pixels, names[m->kind], IMAGES_PIXELS_MAX);
 	media_unref(m);
-	return problem_set(p, 400, "too_many_images", at,
-	                   "%s: %lld pixels up to this image, where a request may hold %d in all its images", at,
-	                   (long long)im->pixels, IMAGES_PIXELS_MAX);
+	return p->status;
 }
 
-static int read_file(struct images *im, const uint8_t *bytes, size_t n, const char *at, struct buf *text,
-                     struct problem *p)
+static int read_file(struct images *im, enum media_kind kind, const uint8_t *bytes, size_t n, const char *at,
+                     struct buf *text, struct problem *p)
 {
 	struct media *m, *kept;
 	struct digest file;
@@ -217,12 +231,14 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 	int64_t pixels;
 	int r;
 
+	/* The bytes of an image that come as a sound are no sound, whatever is kept of them. */
 	sha256_init(&h);
+	sha256_put(&h, names[kind], strlen(names[kind]));
 	sha256_put(&h, bytes, n);
 	sha256_end(&h, &file);
 	if ((m = store_get(im->store, &file, NULL, &pixels)))
 		return (r = count_pixels(im, pixels, m, at, p)) ? r : images_take(im, m, text);
-	if ((r = make_image(im, bytes, n, at, &m, p)))
+	if ((r = make_media(im, kind, bytes, n, at, &m, p)))
 		return r;
 	pixels = m->pixels;
 	/* The store has this picture from another file. */
@@ -235,7 +251,8 @@ static int read_file(struct images *im, const uint8_t *bytes, size_t n, const ch
 }
 
 /* The image of a file: URL, or of one whose host may be asked. */
-static int open_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
+static int open_url(struct images *im, enum media_kind kind, const char *url, size_t n, const char *at,
+                    struct buf *text, struct problem *p)
 {
 	uint8_t *bytes;
 	struct err err;
@@ -255,17 +272,15 @@ static int open_url(struct images *im, const char *url, size_t n, const char *at
 	if (r == E_FULL)
 		return problem_set(p, 503, "overloaded", at, "%s: %s", at, err.msg);
 	if (r)
-		return problem_set(p, 400,
-		                   r == E_ARG   ? "unsupported_content" :
-		                   r == E_LIMIT ? "image_too_large" :
-		                                  "invalid_image",
-		                   at, "%s: %s", at, err.msg);
-	r = read_file(im, bytes, len, at, text, p);
+		return problem_set(p, 400, r == E_ARG ? "unsupported_content" : codes[kind][r == E_LIMIT], at, "%s: %s",
+		                   at, err.msg);
+	r = read_file(im, kind, bytes, len, at, text, p);
 	free(bytes);
 	return r;
 }
 
-int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
+static int take_url(struct images *im, enum media_kind kind, const char *url, size_t n, const char *at,
+                    struct buf *text, struct problem *p)
 {
 	const char *base64;
 	uint8_t *bytes;
@@ -275,29 +290,43 @@ int images_url(struct images *im, const char *url, size_t n, const char *at, str
 
 	if (!im)
 		return problem_set(p, 400, "unsupported_content", at,
-		                   "%s: images can stand in messages of the user and in results of tools", at);
+		                   "%s: %ss can stand in messages of the user and in results of tools", at,
+		                   names[kind]);
 	if (!im->sight)
 		return problem_set(p, 400, "unsupported_content", at, "%s: this model reads text only", at);
+	if (!reader_of(im->sight, kind))
+		return problem_set(p, 400, "unsupported_content", at, "%s: this model takes no %ss", at, names[kind]);
 	if (im->n_came == IMAGES_MAX)
 		return problem_set(p, 400, "too_many_images", at,
-		                   "%s is one image more than the %d that a request may hold", at, IMAGES_MAX);
+		                   "%s is one %s more than the %d that a request may hold", at, names[kind],
+		                   IMAGES_MAX);
 	/* As readers of URLs do. */
 	for (; n && (unsigned char)*url <= ' '; url++)
 		n--;
 	if (image_file_url(url, n) || (image_host_url(url, n) && im->hosts && im->hosts->n))
-		return open_url(im, url, n, at, text, p);
-	if (!(base64 = payload_of(url, n, &n64, at, p)))
+		return open_url(im, kind, url, n, at, text, p);
+	if (!(base64 = payload_of(url, n, kind, &n64, at, p)))
 		return p->status;
 	if (!allowance_spend(n64 / 16))
 		return problem_set(p, 400, "too_costly", at, "%s: %s", at, allowance_why());
 	bytes = try_malloc(n64 + 1);
 	if (!bytes)
-		return problem_set(p, 503, "overloaded", at, "no memory for an image of %zu bytes of base64", n64);
+		return problem_set(p, 503, "overloaded", at, "no memory for %zu bytes of base64", n64);
 	len = base64_decode(bytes, base64, n64, &bad);
-	r = len > 0 ? read_file(im, bytes, (size_t)len, at, text, p) :
+	r = len > 0 ? read_file(im, kind, bytes, (size_t)len, at, text, p) :
 	              problem_set(p, 400, "invalid_value", at, "%s is not base64 at character %zu", at, bad);
 	free(bytes);
 	return r;
+}
+
+int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
+{
+	return take_url(im, MEDIA_IMAGE, url, n, at, text, p);
+}
+
+int images_sound(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p)
+{
+	return take_url(im, MEDIA_SOUND, url, n, at, text, p);
 }
 
 /* ---- parts for the template ---- */
@@ -352,12 +381,13 @@ static int put_parts(struct images *im, const char *s, size_t n, struct buf *out
 		struct media *m = find_image(im, &d);
 
 		if (!m)
-			return problem_set(p, 400, "image_not_found", "messages",
-			                   "an image of an earlier message is not here any longer: send it again");
+			return problem_set(
+				p, 400, "image_not_found", "messages",
+				"an image or sound of an earlier message is not here any longer: send it again");
 		put_text(out, s, (size_t)(mark - s));
 		im->shown = xrealloc(im->shown, size_mul((size_t)im->n_shown + 1, sizeof(struct media *)));
 		im->shown[im->n_shown++] = m;
-		buf_puts(out, "{\"type\":\"image\"},");
+		buf_puts(out, m->kind == MEDIA_SOUND ? "{\"type\":\"audio\"}," : "{\"type\":\"image\"},");
 	}
 	put_text(out, s, (size_t)(end - s));
 	out->n--; /* there was a mark, and so a comma */
@@ -444,7 +474,7 @@ static void put_rows(struct images *im, struct media *m, struct tokens *out)
 			s = &im->span[im->n_span++];
 			*s = (struct ask_span){ .at = (int)out->n, .media = m, .from = row };
 		}
-		tokens_put(out, im->sight->placeholder);
+		tokens_put(out, m->row_token);
 		s->n++;
 		row++;
 	}
@@ -459,6 +489,15 @@ static void move_places(const struct image_places *places, int n_places, const i
 				places[i].at[k] = where[places[i].at[k]];
 }
 
+/* Is it the placeholder of something shown? */
+static bool stands_for(const struct images *im, int32_t id)
+{
+	for (int i = 0; i < im->n_shown; i++)
+		if (im->shown[i]->placeholder == id)
+			return true;
+	return false;
+}
+
 int images_expand(struct images *im, struct tokens *ids, const struct image_places *places, int n_places,
                   struct problem *p)
 {
@@ -468,17 +507,17 @@ int images_expand(struct images *im, struct tokens *ids, const struct image_plac
 	if (!im->n_shown)
 		return 0;
 	for (size_t i = 0; i < ids->n; i++)
-		k += ids->id[i] == im->sight->placeholder;
+		k += stands_for(im, ids->id[i]) && (k >= im->n_shown || ids->id[i] == im->shown[k]->placeholder);
 	if (k != im->n_shown)
 		return problem_set(p, 400, "template_error", "messages",
-		                   "the chat template of this model shows %d of %d images", k, im->n_shown);
+		                   "the chat template of this model shows %d of %d images and sounds", k, im->n_shown);
 	im->n_span = 0;
 	tokens_init(&out);
 	where = xmalloc(size_mul(ids->n + 1, sizeof *where));
 	k = 0;
 	for (size_t i = 0; i < ids->n; i++) {
 		where[i] = (int)out.n;
-		if (ids->id[i] == im->sight->placeholder)
+		if (stands_for(im, ids->id[i]))
 			put_rows(im, im->shown[k++], &out);
 		else
 			tokens_put(&out, ids->id[i]);

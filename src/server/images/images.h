@@ -1,9 +1,10 @@
-/* images.h - images in messages: from data URLs to rows of the prompt.
+/* images.h - images and sounds in messages: from data URLs to rows of the prompt.
  *
  * While a body is read, an image becomes a mark in the text of its message, which names the image by the digest of its
  * pixels.  So histories, roles and stored responses, which are made of text, carry images along and tell one from
  * another.  Before the template sees the messages, content with marks becomes a list of parts; and after the text was
- * tokenised, each placeholder that the template wrote is replaced by its image's rows.
+ * tokenised, each placeholder that the template wrote is replaced by its image's rows.  A sound goes the same way; what is
+ * said of images here is of sounds too.
  *
  * On a worker, but for what is said otherwise. */
 #ifndef SERVER_IMAGES_H
@@ -62,11 +63,14 @@ int images_take(struct images *im, struct media *m, struct buf *text);
  * accepted here.  Other URLs are refused. */
 int images_url(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
 
+/* The same for a sound; url may also be "data:audio/...;base64,...". */
+int images_sound(struct images *im, const char *url, size_t n, const char *at, struct buf *text, struct problem *p);
+
 /* The messages with parts in place of marks; the images of the marks are those shown from here on.  Owned by the caller.
  * NULL: no message has marks, or (p->status) an image is not here any longer. */
 struct json *images_parts(struct images *im, const struct json *messages, struct problem *p);
 
-/* Replaces the placeholders in ids, which are as many as there are images shown, by rows, and moves the n positions in
+/* Replaces the placeholders in ids, which are as many as there are images shown and in their order, by rows, and moves the n positions in
  * `at`, each n_at[] long, of what follows them. */
 struct image_places {
 	int *at, n;
