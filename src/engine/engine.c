@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/ticket.h"
 #include "engine/core.h"
 
 /* Defaults of engine_opts, for 0.  A token every tenth of a second is faster than
@@ -703,7 +704,7 @@ bool engine_step(struct engine *e)
 static void *engine_thread(void *arg)
 {
 	struct engine *e = arg;
-	bool closing;
+	bool closing, worked;
 
 	do {
 		pthread_mutex_lock(&e->lock);
@@ -712,7 +713,10 @@ static void *engine_thread(void *arg)
 			pthread_cond_wait(&e->wake, &e->lock);
 		closing = e->closing;
 		pthread_mutex_unlock(&e->lock);
-		if (step(e))
+		ticket_enter(e->opts.turn);
+		worked = step(e);
+		ticket_leave(e->opts.turn);
+		if (worked)
 			e->prepared = !e->prefix.bytes_max;
 		else if ((e->sched.fair.n_waiting && e->prefix.tier) || disk_busy(e))
 			doze(e);

@@ -27,6 +27,7 @@ struct drafter;
 struct mask_source;
 struct media;
 struct model;
+struct ticket_lock;
 struct tokenizer;
 struct engine;
 struct request; /* one submitted request, seen from outside */
@@ -60,6 +61,7 @@ struct engine_opts {
 	struct digest model;
 	const struct spill_io *disk_io; /* NULL: the system's (tests) */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
+	struct ticket_lock *turn;       /* held during a step, by engines that share processors; NULL: it shares none */
 	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
 	bool squeeze;                   /* gives memory back while the machine is short of it: docs/memory.md */
 	/* Asked in this order, the next when the one before had nothing to say; the

@@ -68,7 +68,9 @@ struct host_opts {
 	const char *device; /* the device that computes, as --device names it; NULL: auto */
 	enum arith arith;
 	size_t memory_bytes; /* for everything; 0: no such bound */
-	size_t expert_bytes; /* for experts that stay on disk; 0: see plan.c */
+	size_t text_bytes; /* of the tokenizer and template, where memory_bytes does not count the program; 0: it does */
+	struct ticket_lock *turn; /* of models that are open together: see engine.h; NULL: none is */
+	size_t expert_bytes;      /* for experts that stay on disk; 0: see plan.c */
 	/* Where tables are kept.  A table is a matrix that a step reads single rows of, such as an embedding. */
 	enum tables { TABLES_AUTO, TABLES_MEMORY, TABLES_DISK } tables;
 	bool small_pages;    /* weights stay where they are mapped */
@@ -87,6 +89,7 @@ struct host_opts {
 void host_opts_init(struct host_opts *o);
 
 struct shape;
+struct ticket_lock;
 /* o->step_rows, or the number of rows that suits a model of this shape where that is 0. */
 int step_rows_of(const struct host_opts *o, const struct shape *shape);
 

@@ -498,6 +498,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	eo.verify_share = o->verify_cache;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
+	eo.turn = s->device_bytes ? NULL : o->turn; /* a device's step leaves the processors alone */
 	eo.disk_dir = o->disk.dir;
 	eo.disk_bytes = o->disk.bytes;
 	eo.disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
@@ -600,8 +601,11 @@ int sessions_open(struct session *s, const struct host_opts *given, int n, size_
 	memset(s, 0, (size_t)n * sizeof *s);
 	memcpy(o, given, (size_t)n * sizeof *o);
 	for (int i = 0; i < n && !rc; i++) {
+		size_t before = plan_program_bytes();
+
 		s[i].follows = i > 0;
 		rc = open_text(&s[i], &o[i], what, err);
+		s[i].text_bytes = plan_program_bytes() > before ? plan_program_bytes() - before : 1;
 		if (!rc && (what & LOAD_ENGINE))
 			rc = bind_engine(&s[i], &o[i], what, &eo[i], err);
 	}

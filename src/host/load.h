@@ -48,6 +48,7 @@ struct session {
 	struct kv_pair *kv; /* [layers_attn] how keys and values are written */
 
 	struct plan plan;
+	size_t text_bytes;    /* of the tokenizer and template, in coarse steps */
 	bool follows;         /* another session of sessions_open came before it, whose plan counts the program */
 	struct backend *be;   /* of the model */
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */

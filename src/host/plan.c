@@ -153,9 +153,7 @@ static int ctx_default(const struct session *s, const struct host_opts *o)
 	return o->ctx_default && o->ctx_default < most ? o->ctx_default : most;
 }
 
-/* Bytes that the process uses now, in coarse steps, so that one command gives one plan.  A sanitizer's own memory does
- * not count. */
-static size_t program_bytes(void)
+size_t plan_program_bytes(void)
 {
 	enum { STEP = 4 << 20 };
 
@@ -188,8 +186,11 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 	};
 	p->states = size_mul((size_t)mo->slots, model_slot_bytes(&s->model->shape, mo->tape_rows));
 	p->step = engine_step_bytes(s->model, eo);
-	p->program = (s->follows ? 0 : program_bytes()) + backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture,
-	                                                                        eo->step_rows, s->model->shape.hidden);
+	p->program = (o->text_bytes ? o->text_bytes :
+	              s->follows    ? 0 :
+	                              plan_program_bytes()) +
+	             backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
+	                                   s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
 }
 

@@ -28,6 +28,9 @@ struct plan {
 };
 
 size_t plan_total(const struct plan *p);
+/* Bytes that the process uses now, in coarse steps, so that one command gives one plan.  A sanitizer's own memory does
+ * not count. */
+size_t plan_program_bytes(void);
 /* Plans a session whose model, drafters and formats of keys and values are bound, and fills *mo.  Reads step_rows, logit_rows
  * and n_draft of eo.  E_LIMIT: it does not fit. */
 int plan_make(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,

@@ -5,12 +5,26 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "server/api/complete.h"
 #include "server/http/exchange.h"
 #include "server/inside.h"
+#include "server/known_switch.h"
 #include "server/routes.h"
+#include "text/calls/dialect.h"
 #include "text/grammar/grammar.h"
 
 /* ---- what is made from a model that is open ---- */
+
+unsigned served_can(const struct served *d)
+{
+	if (!d->tokenizer)
+		return d->is.can;
+	return (d->tmpl ? CAN_CHAT : 0u) |
+	       (d->tmpl && template_uses(served_template(d, true), "tools") ? CAN_TOOLS : 0u) |
+	       (d->tmpl && speech_thinks(d->tmpl) ? CAN_THINK : 0u) | (fim_known(d->tokenizer) ? CAN_INSERT : 0u) |
+	       (d->sight && d->sight->image ? CAN_SEE : 0u) | (d->sight && d->sight->sound ? CAN_HEAR : 0u);
+}
 
 static int longest_token(const struct tokenizer *t)
 {
@@ -25,7 +39,7 @@ static int longest_token(const struct tokenizer *t)
 	return longest;
 }
 
-static void known_fill(struct known_model *m, const struct served *served)
+void known_fill(struct known_model *m, const struct served *served)
 {
 	m->served = *served;
 	m->longest_token = longest_token(served->tokenizer);
@@ -40,48 +54,90 @@ static void known_fill(struct known_model *m, const struct served *served)
 	tool_needs_try(&m->tool_needs, &m->served);
 }
 
-static void known_empty(struct known_model *m)
+void known_empty(struct known_model *m)
 {
 	vocab_free(m->vocab);
+	m->vocab = NULL;
 	grammar_store_fini(&m->grammars);
 	image_store_fini(&m->images);
 }
 
 /* ---- the list ---- */
 
-void known_add(struct server *s, const struct served *served)
+void known_init(struct server *s)
 {
-	struct known_models *all = &s->known;
+	struct known_models *k = &s->known;
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&k->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&k->work, &monotonic);
+	pthread_cond_init(&k->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+static struct known_model *add(struct server *s, const struct served *about)
+{
+	struct known_models *k = &s->known;
 	struct known_model *m = xcalloc(1, sizeof *m);
 
 	m->srv = s;
-	m->serial = (uint64_t)all->n;
+	m->about = *about;
+	m->idle_ns = INT64_MAX;
 	adapter_scales_init(&m->adapter_scales);
 	pthread_mutex_init(&m->vocab_lock, NULL);
+	pthread_mutex_lock(&k->lock);
+	m->serial = ++k->serials;
+	k->v = xrealloc(k->v, size_mul((size_t)k->n + 1, sizeof(*k->v)));
+	k->v[k->n++] = m;
+	pthread_mutex_unlock(&k->lock);
+	return m;
+}
+
+void known_add(struct server *s, const struct served *served)
+{
+	struct known_model *m = add(s, served);
+
 	known_fill(m, served);
-	all->v = xrealloc(all->v, size_mul((size_t)all->n + 1, sizeof *all->v));
-	all->v[all->n++] = m;
+	m->phase = KNOWN_LOADED;
+}
+
+void known_offer(struct server *s, const struct served *about, const struct model_source *src)
+{
+	struct known_model *m = add(s, about);
+
+	m->source = *src;
+	m->bytes = src->bytes;
+	m->idle_ns = src->idle_ns ? src->idle_ns : INT64_MAX;
+}
+
+void known_free(struct known_model *m)
+{
+	if (m->phase == KNOWN_LOADED)
+		known_empty(m);
+	if (m->phase == KNOWN_LOADED && m->source.close)
+		m->source.close(m->source.arg);
+	if (m->source.free)
+		m->source.free(m->source.arg);
+	adapter_scales_fini(&m->adapter_scales);
+	pthread_mutex_destroy(&m->vocab_lock);
+	free(m);
 }
 
 void known_close(struct server *s)
 {
-	struct known_models *all = &s->known;
+	struct known_models *k = &s->known;
 
-	for (int i = 0; i < all->n; i++) {
-		struct known_model *m = all->v[i];
-
-		known_empty(m);
-		adapter_scales_fini(&m->adapter_scales);
-		pthread_mutex_destroy(&m->vocab_lock);
-		free(m);
-	}
-	free(all->v);
-	*all = (struct known_models){ 0 };
-}
-
-struct known_model *known_default(const struct server *s)
-{
-	return s->known.v[0];
+	known_stop(s);
+	if (k->threaded)
+		pthread_join(k->thread, NULL);
+	for (int i = 0; i < k->n; i++)
+		known_free(k->v[i]);
+	free(k->v);
+	pthread_mutex_destroy(&k->lock);
+	pthread_cond_destroy(&k->work);
+	pthread_cond_destroy(&k->changed);
 }
 
 /* ---- names ---- */
@@ -114,26 +170,38 @@ static bool is_named(const struct served *d, const char *name, size_t n)
 	return false;
 }
 
-struct known_model *known_find(const struct server *s, const char *name, size_t n)
+struct known_model *known_find(struct known_models *k, const char *name, size_t n)
 {
-	for (int i = 0; i < s->known.n; i++)
-		if (is_named(&s->known.v[i]->served, name, n))
-			return s->known.v[i];
-	if (is_name(name, n, "default") || known_default(s)->served.any_model)
-		return known_default(s);
-	return NULL;
+	struct known_model *first = NULL;
+
+	for (int i = 0; i < k->n; i++) {
+		if (k->v[i]->removed)
+			continue;
+		if (is_named(&k->v[i]->about, name, n))
+			return k->v[i];
+		if (!first)
+			first = k->v[i];
+	}
+	return first && (is_name(name, n, "default") || first->about.any_model) ? first : NULL;
 }
 
-int known_unknown(const struct server *s, const char *name, size_t n, struct problem *p)
+/* A 404 that lists the names there are. */
+static int unknown(const struct known_models *k, const char *name, size_t n, struct problem *p)
 {
+	int count = 0, i = 0;
 	struct buf b;
 
 	buf_init(&b);
-	for (int i = 0; i < s->known.n; i++)
-		buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < s->known.n ? ", " : " and ", s->known.v[i]->served.name);
+	for (int at = 0; at < k->n; at++)
+		count += !k->v[at]->removed;
+	for (int at = 0; at < k->n; at++)
+		if (!k->v[at]->removed) {
+			buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < count ? ", " : " and ", k->v[at]->about.name);
+			i++;
+		}
 	problem_set(p, 404, "model_not_found", "model",
 	            "the model \"%.*s\" is not served here; %s %s (--alias and --any-model give it other names)",
-	            (int)(n < 200 ? n : 200), name, b.p, s->known.n > 1 ? "are" : "is");
+	            (int)(n < 200 ? n : 200), name, b.p ? b.p : "none", count > 1 ? "are" : "is");
 	buf_fini(&b);
 	return p->status;
 }
@@ -142,31 +210,111 @@ int known_choose(struct exchange *x, const struct json *body, struct problem *p)
 {
 	static const char latest[] = ":latest";
 	enum { LATEST = sizeof latest - 1 };
+	struct known_models *k = &x->srv->known;
 	bool ollama = x->route->shape == SHAPE_OLLAMA;
 	size_t n = 0;
 	const char *name = json_str(json_get(body, "model"), &n);
+	struct known_model *m;
+	int r;
 
 	if (!name && ollama)
 		name = json_str(json_get(body, "name"), &n);
-	if (!name) {
-		x->model = known_default(x->srv);
-		return 0;
-	}
+	if (!name)
+		n = strlen(name = "default");
 	if (ollama && n > LATEST && !memcmp(name + n - LATEST, latest, LATEST))
 		n -= LATEST;
-	x->model = known_find(x->srv, name, n);
-	return x->model ? 0 : known_unknown(x->srv, name, n, p);
+	pthread_mutex_lock(&k->lock);
+	m = known_find(k, name, n);
+	r = m ? known_hold(x, m, p) : unknown(k, name, n, p);
+	pthread_mutex_unlock(&k->lock);
+	return r;
 }
 
-int known_waiting(const struct server *s)
+int known_ask(struct exchange *x, struct problem *p)
+{
+	struct known_models *k = &x->srv->known;
+	size_t n = 0, bad;
+	const char *given = exchange_query(x, "model", &n);
+	struct known_model *m;
+	struct buf name;
+	int r = 0;
+
+	buf_init(&name);
+	if (!given)
+		buf_puts(&name, "default");
+	else if (http_unescape((struct http_slice){ given, n }, &name, &bad))
+		r = problem_set(p, 400, NULL, "model", "?model= holds a bad percent escape");
+	pthread_mutex_lock(&k->lock);
+	m = r ? NULL : known_find(k, name.p ? name.p : "", name.n);
+	if (!r && !m) {
+		r = unknown(k, name.p ? name.p : "", name.n, p);
+	} else if (!r && m->phase != KNOWN_LOADED) {
+		r = problem_set(p, 503, "model_not_loaded", "model",
+		                "the model \"%s\" is not loaded; a request to it loads it", m->about.name);
+	} else if (!r) {
+		m->refs++;
+		x->model = m;
+	}
+	pthread_mutex_unlock(&k->lock);
+	buf_fini(&name);
+	return r;
+}
+
+/* ---- looking ---- */
+
+const char *known_phase_name(const struct known_model *m)
+{
+	static const char *const name[] = { "unloaded", "loading", "loaded", "unloading" };
+
+	if (m->phase != KNOWN_ON_DISK)
+		return name[m->phase];
+	return m->source.why.code ? "failed" : m->asleep ? "asleep" : name[KNOWN_ON_DISK];
+}
+
+void known_each(struct server *s, void (*fn)(void *arg, const struct known_model *m), void *arg)
+{
+	struct known_models *k = &s->known;
+
+	pthread_mutex_lock(&k->lock);
+	for (int i = 0; i < k->n; i++)
+		if (!k->v[i]->removed)
+			fn(arg, k->v[i]);
+	pthread_mutex_unlock(&k->lock);
+}
+
+int known_one(struct server *s, const char *name, size_t n, void (*fn)(void *arg, const struct known_model *m),
+              void *arg, struct problem *p)
+{
+	struct known_models *k = &s->known;
+	const struct known_model *m;
+	int r = 0;
+
+	pthread_mutex_lock(&k->lock);
+	m = known_find(k, name, n);
+	if (m)
+		fn(arg, m);
+	else
+		r = unknown(k, name, n, p);
+	pthread_mutex_unlock(&k->lock);
+	return r;
+}
+
+static void add_waiting(void *arg, const struct known_model *m)
+{
+	struct engine_stats e;
+	int *n = arg;
+
+	*n += m->waiting;
+	if (m->phase != KNOWN_LOADED)
+		return;
+	engine_stats(m->served.engine, &e);
+	*n += e.waiting;
+}
+
+int known_waiting(struct server *s)
 {
 	int n = 0;
 
-	for (int i = 0; i < s->known.n; i++) {
-		struct engine_stats e;
-
-		engine_stats(s->known.v[i]->served.engine, &e);
-		n += e.waiting;
-	}
+	known_each(s, add_waiting, &n);
 	return n;
 }

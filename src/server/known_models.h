@@ -1,7 +1,11 @@
 /* known_models.h - the models that the server knows, and what belongs to each of them.
  *
  * A request names its model in its body.  The model is chosen before anything else is read of the body, and what the request
- * needs afterwards hangs off the chosen model (x->model), not off the server. */
+ * needs afterwards hangs off the chosen model (x->model), not off the server.
+ *
+ * A model that has a source is loaded when a request names it.  Where memory for it is missing, models that were used least
+ * lately are unloaded first: no new request gets them, and when the last that has them has ended they go.  So a running answer
+ * is never cut off.  One thread loads and unloads; the workers of requests that wait have stepped aside. */
 #ifndef SERVER_KNOWN_MODELS_H
 #define SERVER_KNOWN_MODELS_H
 
@@ -18,14 +22,33 @@
 struct exchange;
 struct vocab;
 
+enum known_phase { KNOWN_ON_DISK, KNOWN_LOADING, KNOWN_LOADED, KNOWN_UNLOADING };
+
 /* One model. */
 struct known_model {
 	struct server *srv;
-	uint64_t serial; /* no other model of this process has it */
-	struct served served;
+	uint64_t serial;            /* no other model of this process has it */
+	struct served about;        /* constant: its names and properties, without what is open while it is loaded */
+	struct model_source source; /* open NULL: it is always loaded */
 	struct adapter_scales adapter_scales;
 
-	/* Made from `served` by known_fill. */
+	/* Under the lock of known_models. */
+	enum known_phase phase;
+	size_t bytes;    /* of the budget, while it is not on disk */
+	int refs;        /* requests that have it, and those in `granted` */
+	int waiting;     /* requests that wait for it */
+	int granted;     /* those of them that have it, and have not yet noticed */
+	uint64_t wanted; /* rises with the time of the first that waits; 0: none does */
+	int64_t idle_ns; /* it is unloaded after so long without a request; INT64_MAX: never */
+	int64_t used_ns; /* clock: when the last request ended */
+	bool leaving;    /* its memory is wanted: no further request gets it */
+	bool asleep;     /* by /sleep: it is unloaded, and requests are refused */
+	bool removed;    /* it is no longer offered */
+	int64_t loads, failures;
+	struct err why; /* of the last failure */
+
+	/* While it is loaded: made by its source, and from that. */
+	struct served served;
 	int longest_token;            /* bytes */
 	struct roles roles[2];        /* of a model with a chat template; [1]: of requests that show tools */
 	struct tool_needs tool_needs; /* of a model with a chat template */
@@ -36,26 +59,68 @@ struct known_model {
 };
 
 struct known_models {
-	struct known_model **v; /* [n]; the first is that of requests that name none */
-	int n;
+	pthread_mutex_t lock;
+	pthread_cond_t work;      /* for the thread that loads */
+	pthread_cond_t changed;   /* for requests that wait */
+	struct known_model **v;   /* [n]; the first is that of requests that name none */
+	int n, n_waiting;         /* n_waiting: requests, for all models */
+	uint64_t serials, wishes; /* so many were given */
+	size_t budget;            /* bytes of all that are loaded */
+	pthread_t thread;
+	bool threaded, stop;
 };
 
+void known_init(struct server *s);
 /* Adds a model that is open, and stays so until the server is closed. */
 void known_add(struct server *s, const struct served *served);
+/* Adds a model that is on disk.  What about points to is copied, except what src->arg owns: see server.h. */
+void known_offer(struct server *s, const struct served *about, const struct model_source *src);
+/* Loads what is pinned, and the first model, on the calling thread; then starts the thread that loads and unloads. */
+int known_begin(struct server *s, size_t budget, struct err *err);
+/* Requests that wait are refused from now on. */
+void known_stop(struct server *s);
+/* After known_stop, when no request has a model: unloads all. */
 void known_close(struct server *s);
 
-/* The model of requests that name none.  There is one after server_begin. */
-struct known_model *known_default(const struct server *s);
-/* The model that has this name, alias or adapter's name.  NULL: none has, and no model takes any name. */
-struct known_model *known_find(const struct server *s, const char *name, size_t n);
-/* Fills p with a 404 that lists the names there are; returns its status. */
-int known_unknown(const struct server *s, const char *name, size_t n, struct problem *p);
+/* ---- by requests ---- */
 
-/* Sets x->model as the member "model" of a body says.  A body without it means the default; so does a value that is not a
- * string, which model_read refuses.  ollama's clients write "name" as well, and add ":latest".  On a worker. */
+/* Sets x->model as the member "model" of a body says, and waits until it is loaded.  A body without it means the default; so
+ * does a value that is not a string, which model_read refuses.  ollama's clients write "name" as well, and add ":latest".  Not
+ * 0: *p's status.  On a worker. */
 int known_choose(struct exchange *x, const struct json *body, struct problem *p);
+/* Sets x->model as ?model=NAME of the path says; without it the default.  Waits for nothing: a model that is not loaded is a
+ * 503 in *p. */
+int known_ask(struct exchange *x, struct problem *p);
+/* x has ended.  IO thread. */
+void known_release(struct exchange *x);
+/* A request that may wait for a model was given up. */
+void known_wake(struct server *s);
 
-/* Requests that wait in the engines of all models. */
-int known_waiting(const struct server *s);
+/* ---- looking ---- */
+
+/* What m is: served while it is loaded, else about.  Under the lock, as in known_each. */
+static inline const struct served *known_as(const struct known_model *m)
+{
+	return m->phase == KNOWN_LOADED ? &m->served : &m->about;
+}
+/* "loaded", "unloaded", "loading", "unloading", "asleep" or "failed". */
+const char *known_phase_name(const struct known_model *m);
+
+/* Calls fn for each, in order, under the lock: fn must not wait, nor call anything of this header. */
+void known_each(struct server *s, void (*fn)(void *arg, const struct known_model *m), void *arg);
+/* Calls fn in the same way for the model with this name, alias or adapter's name.  Not 0: there is none, and *p is a 404 that
+ * lists the names there are. */
+int known_one(struct server *s, const char *name, size_t n, void (*fn)(void *arg, const struct known_model *m),
+              void *arg, struct problem *p);
+/* Requests that wait for models and in the engines of those that are loaded. */
+int known_waiting(struct server *s);
+
+/* ---- orders ---- */
+
+/* The models of that name, or all where name is NULL: sleep unloads them when their requests have ended, and refuses others
+ * until they are woken.  Returns how many there are.  IO thread. */
+int known_sleep(struct server *s, const char *name, size_t n, bool asleep);
+/* From now on m is unloaded after so long without a request.  By a request that has it. */
+void known_idle(struct known_model *m, int64_t idle_ns);
 
 #endif

@@ -40,7 +40,7 @@ const struct route routes[] = {
 	{ .path = "/api/chat", .post = true, .shape = SHAPE_OLLAMA, .endpoint = &ollama_chat_endpoint },
 	{ .path = "/api/generate", .post = true, .shape = SHAPE_OLLAMA, .endpoint = &ollama_generate_endpoint },
 	{ .path = "/api/tags", .shape = SHAPE_OLLAMA, .endpoint = &ollama_tags_endpoint },
-	{ .path = "/api/ps", .shape = SHAPE_OLLAMA, .endpoint = &ollama_tags_endpoint },
+	{ .path = "/api/ps", .shape = SHAPE_OLLAMA, .endpoint = &ollama_ps_endpoint },
 	{ .path = "/api/show", .post = true, .shape = SHAPE_OLLAMA, .endpoint = &ollama_show_endpoint },
 	{ .path = "/api/version", .open = true, .shape = SHAPE_OLLAMA, .endpoint = &ollama_version_endpoint },
 	{ .path = "/api/embed", .post = true, .shape = SHAPE_OLLAMA, .endpoint = &ollama_embed_endpoint },

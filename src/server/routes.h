@@ -9,10 +9,11 @@ extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_dro
 	chat_endpoint, completions_endpoint, count_tokens_endpoint, detokenize_endpoint, embed_endpoint,
 	health_endpoint, infill_endpoint, input_tokens_endpoint, messages_endpoint, metrics_endpoint, model_endpoint,
 	models_endpoint, native_endpoint, ollama_chat_endpoint, ollama_embed_endpoint, ollama_embeddings_endpoint,
-	ollama_generate_endpoint, ollama_show_endpoint, ollama_tags_endpoint, ollama_unsupported_endpoint,
-	ollama_version_endpoint, page_endpoint, props_endpoint, requests_endpoint, requests_list_endpoint,
-	response_cancel_endpoint, response_compact_endpoint, response_drop_endpoint, response_get_endpoint,
-	responses_endpoint, slots_endpoint, template_endpoint, tokenize_endpoint, tokenizer_info_endpoint;
+	ollama_generate_endpoint, ollama_ps_endpoint, ollama_show_endpoint, ollama_tags_endpoint,
+	ollama_unsupported_endpoint, ollama_version_endpoint, page_endpoint, props_endpoint, requests_endpoint,
+	requests_list_endpoint, response_cancel_endpoint, response_compact_endpoint, response_drop_endpoint,
+	response_get_endpoint, responses_endpoint, slots_endpoint, template_endpoint, tokenize_endpoint,
+	tokenizer_info_endpoint;
 
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);

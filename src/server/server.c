@@ -309,6 +309,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
+	known_init(s);
 	if (opts->body_max > JSON_BYTES_MAX) {
 		r = err_set(err, E_ARG, "bodies of up to %lld bytes (--max-body): at most %d are read as JSON",
 		            (long long)opts->body_max, JSON_BYTES_MAX);
@@ -355,14 +356,34 @@ int server_port(const struct server *s)
 	return s->port;
 }
 
-void server_begin(struct server *s, const struct served *served)
+/* aside: some requests wait for other machines, or for models. */
+static void begin(struct server *s, int queue_max, bool aside)
 {
-	known_add(s, served);
-	s->queue_max = served->queue_max;
-	workers_open(s, s->opts.prep_threads, s->opts.n_image_host > 0);
+	s->queue_max = queue_max;
+	workers_open(s, s->opts.prep_threads, aside);
 	event_add(s->ring, NULL);
 	event_add(s->on_term, NULL);
 	event_add(s->on_int, NULL);
+}
+
+void server_begin(struct server *s, const struct served *served)
+{
+	known_add(s, served);
+	begin(s, served->queue_max, s->opts.n_image_host > 0);
+}
+
+void server_offer(struct server *s, const struct served *about, const struct model_source *src)
+{
+	known_offer(s, about, src);
+}
+
+int server_begin_several(struct server *s, size_t budget, int queue_max, struct err *err)
+{
+	int rc = known_begin(s, budget, err);
+
+	if (!rc)
+		begin(s, queue_max, true);
+	return rc;
 }
 
 static int64_t cpu_ns(void)
@@ -405,7 +426,8 @@ int server_run(struct server *s, struct err *err)
 	s->stopping = true;
 	while (s->conns)
 		conn_close(s->conns, CAUSE_STOP);
-	/* No worker may ask the engine anything once its owner closes it. */
+	known_stop(s);
+	/* No worker may ask an engine anything once its owner closes it. */
 	workers_close(s);
 	return 0;
 }
@@ -434,6 +456,11 @@ void server_close(struct server *s)
 		/* Prepared for a client that had left. */
 		if (x->stage == PREPARING && x->route->endpoint->drop)
 			x->route->endpoint->drop(x);
+	}
+	known_close(s); /* an engine may call for an exchange until it is closed */
+	for (size_t i = 0; i < s->n_all; i++) {
+		struct exchange *x = s->all[i];
+
 		buf_fini(&x->body);
 		buf_fini(&x->rest);
 		buf_fini(&x->warned);
@@ -448,7 +475,6 @@ void server_close(struct server *s)
 		if (s->pipe[i] >= 0)
 			close(s->pipe[i]);
 	pthread_mutex_destroy(&s->lock);
-	known_close(s);
 	if (s->unix_path)
 		unlink(s->unix_path);
 	response_store_fini(&s->responses);

@@ -41,9 +41,12 @@ struct served_model {
 	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
 	int64_t params, bytes;   /* of its weights */
 	int hidden, ctx_max;     /* columns of a row; positions that it was made for */
+	unsigned can;            /* CAN_ flags, where nothing of it is open: see served_can */
 };
 
-/* The one model served.  Borrowed until server_close. */
+enum { CAN_CHAT = 1, CAN_TOOLS = 2, CAN_THINK = 4, CAN_INSERT = 8, CAN_SEE = 16, CAN_HEAR = 32 };
+
+/* A model that is served.  Borrowed until server_close, or until its source closes it. */
 struct served {
 	struct served_model is; /* all 0: not known */
 	struct engine *engine;
@@ -75,6 +78,23 @@ static inline const struct template *served_template(const struct served *d, boo
 {
 	return tools && d->tool_tmpl ? d->tool_tmpl : d->tmpl;
 }
+
+/* CAN_ flags: what it can do, as its template and tokenizer say while it is open. */
+unsigned served_can(const struct served *d);
+
+/* How a model is loaded and unloaded, for servers that have several.  Called on one thread, and only in the order that makes
+ * sense: open, close, open ..., free. */
+struct model_source {
+	int (*open)(void *arg, struct served *out,
+	            struct err *err); /* loads it; what out points to stays until close */
+	void (*close)(void *arg);     /* unloads it; what it keeps for its next requests is on disk afterwards */
+	void (*free)(void *arg);
+	void *arg;
+	size_t bytes;    /* of the budget, while it is loaded */
+	int64_t idle_ns; /* it is unloaded after so long without a request; 0: never for that */
+	bool pinned;     /* loaded at the start, and never unloaded to make room */
+	struct err why;  /* code not 0: it cannot be loaded, and why */
+};
 
 /* Which of its earlier answers the server puts back as they were: docs/prefix-store.md. */
 enum turn_replay {
@@ -125,6 +145,12 @@ int server_port(const struct server *s); /* the one that was bound */
 /* Sets the model that is served.  From now on SIGTERM and SIGINT stop the server instead of ending
  * the program, so readiness is announced after this call. */
 void server_begin(struct server *s, const struct served *served);
+
+/* In place of server_begin, for several models.  server_offer adds one: about has what is known of it while nothing of it is
+ * open, and what it points to stays until src->free.  Requests that name no model mean the first.  server_begin_several loads
+ * those that are pinned, and the first.  budget: bytes of all models that are loaded at once; queue_max: as in struct served. */
+void server_offer(struct server *s, const struct served *about, const struct model_source *src);
+int server_begin_several(struct server *s, size_t budget, int queue_max, struct err *err);
 
 /* Answers, after server_begin, until SIGTERM, SIGINT or server_stop: then it refuses new
  * work (503), lets answers go on for grace_ms and returns; a second signal ends it at once. */

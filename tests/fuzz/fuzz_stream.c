@@ -394,9 +394,10 @@ static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *
 
 	if (!srv.responses.bytes_max) {
 		response_store_init(&srv.responses, 1 << 20);
+		known_init(&srv);
 		known_add(&srv, g->served);
 	}
-	x.model = known_default(&srv);
+	x.model = srv.known.v[0];
 	g->x = &x; /* by whom grammars are kept: they take most of the time */
 	buf_init(&body);
 	buf_init(&out);

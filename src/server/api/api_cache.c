@@ -59,7 +59,9 @@ static void tree_prep(struct exchange *x)
 
 	x->work = t;
 	buf_init(&t->out);
-	engine_stats(known_default(x->srv)->served.engine, &e);
+	if (known_ask(x, &x->problem))
+		return;
+	engine_stats(x->model->served.engine, &e);
 	buf_printf(&t->out,
 	           "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
 	           "\"evicted\":%lld,\"disk\":",
@@ -73,7 +75,7 @@ static void tree_prep(struct exchange *x)
 	else
 		buf_puts(&t->out, "null");
 	buf_puts(&t->out, ",\"nodes\":[");
-	rc = engine_prefix_walk(known_default(x->srv)->served.engine, put_node, t);
+	rc = engine_prefix_walk(x->model->served.engine, put_node, t);
 	if (rc == E_FAULT || rc == E_MEMORY)
 		fault_as(rc); /* what was this request's own fault there is so here */
 	if (rc)
@@ -153,8 +155,10 @@ static void node_prep(struct exchange *x)
 		            "with several API keys, prompts are not shown: they may belong to another client");
 		return;
 	}
+	if (known_ask(x, &x->problem))
+		return;
 	t->id = strtoull(x->rest.p, &end, 10);
-	rc = engine_prefix_walk(known_default(x->srv)->served.engine, find_node, t);
+	rc = engine_prefix_walk(x->model->served.engine, find_node, t);
 	if (rc == E_FAULT || rc == E_MEMORY)
 		fault_as(rc);
 	if (rc) {
@@ -164,7 +168,7 @@ static void node_prep(struct exchange *x)
 	} else {
 		buf_printf(&t->out, "{\"object\":\"cache.node\",\"id\":%llu,\"begin\":%d,\"end\":%d,\"text\":",
 		           (unsigned long long)t->id, t->begin, t->end);
-		put_text(&t->out, known_default(x->srv)->served.tokenizer, &t->tokens);
+		put_text(&t->out, x->model->served.tokenizer, &t->tokens);
 		buf_puts(&t->out, "}\n");
 	}
 }
@@ -337,8 +341,8 @@ static void pin(struct exchange *x, bool on)
 		if (!g)
 			return;
 		spot = spot_of(g);
-	} else {
-		x->model = known_default(x->srv);
+	} else if (known_ask(x, &x->problem)) {
+		return;
 	}
 	r = engine_prefix_pin(x->model->served.engine, &spot, on, &err);
 	if (r == E_GONE)
@@ -413,8 +417,8 @@ static void drop_prep(struct exchange *x)
 	if (!body)
 		return;
 	x->work = o = xcalloc(1, sizeof *o);
-	if (!read_drop(body, &spot, &x->problem)) {
-		rc = engine_prefix_drop(known_default(x->srv)->served.engine, &spot, &o->n);
+	if (!known_ask(x, &x->problem) && !read_drop(body, &spot, &x->problem)) {
+		rc = engine_prefix_drop(x->model->served.engine, &spot, &o->n);
 		if (rc == E_MISSING)
 			problem_set(
 				&x->problem, 404, "not_kept", "node",

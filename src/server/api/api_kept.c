@@ -16,21 +16,6 @@ static void none(struct exchange *x)
 	exchange_refuse(x, &p);
 }
 
-/* One of a query's values, up to the next &; NULL: it is not there. */
-static const char *query_value(const struct exchange *x, const char *name, size_t *n)
-{
-	size_t len = strlen(name);
-
-	for (const char *p = x->query.n ? x->query.p : NULL; p; p = strchr(p, '&')) {
-		p += *p == '&';
-		if (strncmp(p, name, len) || p[len] != '=')
-			continue;
-		*n = strcspn(p + len + 1, "&");
-		return p + len + 1;
-	}
-	return NULL;
-}
-
 static const char *item_id(const struct json *item)
 {
 	size_t n;
@@ -59,9 +44,9 @@ static void list_items(struct exchange *x, const struct buf *kept)
 	long most = LIMIT;
 	bool rising;
 
-	limit = query_value(x, "limit", &n_limit);
-	order = query_value(x, "order", &n_order);
-	after = query_value(x, "after", &n_after);
+	limit = exchange_query(x, "limit", &n_limit);
+	order = exchange_query(x, "order", &n_order);
+	after = exchange_query(x, "after", &n_after);
 	if (limit)
 		most = strtol(limit, NULL, 10);
 	rising = order && n_order == 3 && !memcmp(order, "asc", 3);
@@ -105,7 +90,7 @@ static void get(struct exchange *x)
 	static const char list[] = "/input_items";
 	size_t n = x->rest.n, len = sizeof list - 1, n_stream;
 	bool items = n > len && !memcmp(x->rest.p + n - len, list, len);
-	const char *stream = query_value(x, "stream", &n_stream);
+	const char *stream = exchange_query(x, "stream", &n_stream);
 	struct buf b;
 
 	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {

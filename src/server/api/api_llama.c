@@ -265,14 +265,19 @@ const struct endpoint infill_endpoint = ENDPOINT(read_infill);
 static void slots(struct exchange *x)
 {
 	struct engine_stats st = { 0 };
+	struct problem p;
 	struct buf b;
 
-	engine_stats(known_default(x->srv)->served.engine, &st);
+	if (known_ask(x, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	engine_stats(x->model->served.engine, &st);
 	buf_init(&b);
 	buf_putc(&b, '[');
 	for (int i = 0; i < st.slots; i++)
 		buf_printf(&b, "%s{\"id\":%d,\"n_ctx\":%d,\"speculative\":false,\"is_processing\":%s}", i ? "," : "", i,
-		           known_default(x->srv)->served.ctx_max, i < st.running ? "true" : "false");
+		           x->model->served.ctx_max, i < st.running ? "true" : "false");
 	buf_puts(&b, "]\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);

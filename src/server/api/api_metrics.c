@@ -346,24 +346,98 @@ static void put_request_success(const struct page *p, const struct engine_stats 
 		labelled(p, "request_success_total", "finished_reason", reason[i], e->finished[i]);
 }
 
-static void put_page(struct buf *b, struct server *s, const struct engine_stats *e, const struct workers_stats *w)
+/* What is counted of every model. */
+struct per_model {
+	const struct page *page;
+	const char *name;
+	double (*value)(const struct known_model *m);
+};
+
+static void put_one(void *arg, const struct known_model *m)
+{
+	const struct per_model *of = arg;
+	struct buf label;
+
+	if (!m->source.open)
+		return;
+	buf_init(&label);
+	buf_puts(&label, "model=");
+	json_put_cstr(&label, m->about.name);
+	sample(of->page, of->name, label.p, of->value(m));
+	buf_fini(&label);
+}
+
+static double is_loaded(const struct known_model *m)
+{
+	return m->phase == KNOWN_LOADED;
+}
+
+static double bytes_of(const struct known_model *m)
+{
+	return m->phase == KNOWN_ON_DISK ? 0 : (double)m->bytes;
+}
+
+static double requests_of(const struct known_model *m)
+{
+	return m->refs - m->granted;
+}
+
+static double waiting_for(const struct known_model *m)
+{
+	return m->waiting;
+}
+
+static double loads_of(const struct known_model *m)
+{
+	return (double)m->loads;
+}
+
+/* Of a server with several models. */
+static void put_models(const struct page *p, struct server *s)
+{
+	static const struct {
+		const char *name, *type, *help;
+		double (*value)(const struct known_model *m);
+	} all[] = {
+		{ "model_loaded", "gauge", "Whether the model is loaded.", is_loaded },
+		{ "model_bytes", "gauge", "Bytes of the budget that the model has.", bytes_of },
+		{ "model_requests", "gauge", "Requests that have the model.", requests_of },
+		{ "model_requests_waiting", "gauge", "Requests that wait until it is loaded.", waiting_for },
+		{ "model_loads_total", "counter", "Times that it was loaded.", loads_of },
+	};
+
+	if (!s->known.threaded)
+		return;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct per_model of = { p, all[i].name, all[i].value };
+
+		describe(p, all[i].name, all[i].type, all[i].help);
+		known_each(s, put_one, &of);
+	}
+}
+
+/* m: the model whose engine is told of; NULL: it is not loaded. */
+static void put_page(struct buf *b, struct server *s, struct known_model *m, const struct engine_stats *e,
+                     const struct workers_stats *w)
 {
 	struct page own = { b, "weft_", "" }, vllm = { b, "vllm:", "" };
 	struct buf model;
 
 	buf_init(&model);
 	buf_puts(&model, "model=");
-	json_put_cstr(&model, known_default(s)->served.name); /* the same escapes as a label's */
+	json_put_cstr(&model, m ? m->about.name : ""); /* the same escapes as a label's */
 	describe(&own, "model_info", "gauge", "The model that is served.");
 	sample(&own, "model_info", model.p, 1);
 	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);
 	put_workers(&own, w);
-	put_grammars(&own, &known_default(s)->grammars);
+	if (m)
+		put_grammars(&own, &m->grammars);
+	put_models(&own, s);
 	buf_reset(&model);
 	buf_puts(&model, "model_name=");
-	json_put_cstr(&model, known_default(s)->served.name);
+	json_put_cstr(&model, m ? m->about.name : "");
 	vllm.labels = model.p;
 	put_shared(&vllm, true, &s->metrics, e);
 	put_request_success(&vllm, e);
@@ -373,14 +447,20 @@ static void put_page(struct buf *b, struct server *s, const struct engine_stats 
 static void ready(struct exchange *x)
 {
 	struct server *s = x->srv;
+	struct engine_stats e = { 0 };
 	struct workers_stats w;
-	struct engine_stats e;
+	struct problem p;
 	struct buf b;
 
-	engine_stats(known_default(s)->served.engine, &e);
+	if (known_ask(x, &p) && p.status != 503) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	if (x->model)
+		engine_stats(x->model->served.engine, &e);
 	workers_stats(s, &w);
 	buf_init(&b);
-	put_page(&b, s, &e, &w);
+	put_page(&b, s, x->model, &e, &w);
 	exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", b.p, b.n);
 	buf_fini(&b);
 }

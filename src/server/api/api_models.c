@@ -1,83 +1,125 @@
 /* api_models.c - GET /v1/models and /v1/models/{id}: with what clients of the OpenAI
  * API look for and what those of Anthropic's do, for both ask there. */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "server/inside.h"
 #include "server/routes.h"
 
-/* name[0..n): one of the served model's, or an adapter's. */
-static void put_model(struct buf *b, const struct server *s, const char *name, size_t n)
+struct listing {
+	struct buf b;
+	int64_t created;
+	const char *name; /* [n] the one that was asked for; NULL: all */
+	size_t n;
+	int count;
+	char first[256], last[256];
+};
+
+static void put_abilities(struct buf *b, unsigned can)
 {
-	const struct served_model *is = &known_default(s)->served.is;
-	time_t created = (time_t)s->created;
+	static const char *const name[] = { "chat", "tools", "thinking", "insert", "vision", "audio" };
+
+	buf_puts(b, ",\"capabilities\":[\"completion\"");
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+		if (can & 1u << i)
+			buf_printf(b, ",\"%s\"", name[i]);
+	buf_putc(b, ']');
+}
+
+/* name[0..n): one of the model's, or of an adapter of it. */
+static void put_model(struct listing *l, const struct known_model *m, const char *name, size_t n)
+{
+	const struct served *d = known_as(m);
+	const struct served_model *is = &d->is;
+	time_t created = (time_t)l->created;
+	struct buf *b = &l->b;
 	struct tm utc;
 	char when[40];
 
-	buf_puts(b, "{\"id\":");
+	buf_puts(b, l->count++ ? ",{\"id\":" : "{\"id\":");
 	json_put_str(b, name, n);
 	buf_printf(
 		b,
 		",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weft\",\"max_model_len\":%d,\"type\":\"model\",\"display_name\":",
-		(long long)s->created, known_default(s)->served.ctx_max);
+		(long long)l->created, d->ctx_max);
 	json_put_str(b, name, n);
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&created, &utc));
-	if (adapter_named(&known_default(s)->served, name, n) >= 0) {
+	if (adapter_named(d, name, n) >= 0) {
 		buf_puts(b, ",\"parent\":");
-		json_put_cstr(b, known_default(s)->served.name);
+		json_put_cstr(b, d->name);
 	}
-	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when,
-	           known_default(s)->served.ctx_max, known_default(s)->served.ctx_max);
+	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when, d->ctx_max, d->ctx_max);
 	/* as llama-server has it */
-	buf_printf(b, ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%lld,\"size\":%lld}}",
-	           known_default(s)->served.vocab, is->ctx_max, is->hidden, (long long)is->params,
-	           (long long)is->bytes);
+	buf_printf(b, ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%lld,\"size\":%lld}",
+	           d->vocab, is->ctx_max, is->hidden, (long long)is->params, (long long)is->bytes);
+	buf_printf(b, ",\"status\":{\"value\":\"%s\"", known_phase_name(m));
+	if (m->source.open)
+		buf_printf(b, ",\"bytes\":%zu,\"pinned\":%s,\"requests\":%d,\"waiting\":%d,\"loads\":%lld", m->bytes,
+		           m->source.pinned ? "true" : "false", m->refs - m->granted, m->waiting, (long long)m->loads);
+	if (m->source.why.code || m->why.code) {
+		buf_puts(b, ",\"error\":");
+		json_put_cstr(b, m->source.why.code ? m->source.why.msg : m->why.msg);
+	}
+	buf_putc(b, '}');
+	put_abilities(b, served_can(d));
+	buf_putc(b, '}');
+	snprintf(l->last, sizeof l->last, "%.*s", (int)n, name);
+	if (l->count == 1)
+		memcpy(l->first, l->last, sizeof l->first);
+}
+
+static void put_names(void *arg, const struct known_model *m)
+{
+	const struct served *d = known_as(m);
+	const char *at = d->aliases, *next;
+	struct listing *l = arg;
+	size_t len;
+
+	put_model(l, m, d->name, strlen(d->name));
+	while ((next = served_alias(&at, &len)))
+		put_model(l, m, next, len);
+	for (int i = 0; i < d->n_adapter; i++)
+		put_model(l, m, d->adapter[i].name, strlen(d->adapter[i].name));
 }
 
 static void list(struct exchange *x)
 {
-	const struct served *d = &known_default(x->srv)->served;
-	const char *at = d->aliases, *name = d->name, *next;
-	size_t n = strlen(name), len;
-	struct buf b;
+	struct listing l = { .created = x->srv->created };
 
-	buf_init(&b);
-	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
-	put_model(&b, x->srv, name, n);
-	while ((next = served_alias(&at, &len))) {
-		buf_putc(&b, ',');
-		put_model(&b, x->srv, name = next, n = len);
-	}
-	for (int i = 0; i < d->n_adapter; i++) {
-		buf_putc(&b, ',');
-		put_model(&b, x->srv, name = d->adapter[i].name, n = strlen(d->adapter[i].name));
-	}
-	buf_puts(&b, "],\"has_more\":false,\"first_id\":");
-	json_put_cstr(&b, d->name);
-	buf_puts(&b, ",\"last_id\":");
-	json_put_str(&b, name, n);
-	buf_puts(&b, "}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	buf_fini(&b);
+	buf_init(&l.b);
+	buf_puts(&l.b, "{\"object\":\"list\",\"data\":[");
+	known_each(x->srv, put_names, &l);
+	buf_puts(&l.b, "],\"has_more\":false,\"first_id\":");
+	json_put_cstr(&l.b, l.first);
+	buf_puts(&l.b, ",\"last_id\":");
+	json_put_cstr(&l.b, l.last);
+	buf_puts(&l.b, "}\n");
+	exchange_reply(x, 200, "application/json", l.b.p, l.b.n);
+	buf_fini(&l.b);
+}
+
+static void put_asked(void *arg, const struct known_model *m)
+{
+	struct listing *l = arg;
+	bool is_default = l->n == 7 && !memcmp(l->name, "default", 7);
+
+	put_model(l, m, is_default ? m->about.name : l->name, is_default ? strlen(m->about.name) : l->n);
 }
 
 static void one(struct exchange *x)
 {
-	const char *own = known_default(x->srv)->served.name;
-	bool same = !strcmp(x->rest.p, "default");
+	struct listing l = { .created = x->srv->created, .name = x->rest.p, .n = x->rest.n };
 	struct problem p;
-	struct buf b;
 
-	if (!known_find(x->srv, x->rest.p, x->rest.n)) {
-		known_unknown(x->srv, x->rest.p, x->rest.n, &p);
+	buf_init(&l.b);
+	if (known_one(x->srv, x->rest.p, x->rest.n, put_asked, &l, &p)) {
 		exchange_refuse(x, &p);
-		return;
+	} else {
+		buf_putc(&l.b, '\n');
+		exchange_reply(x, 200, "application/json", l.b.p, l.b.n);
 	}
-	buf_init(&b);
-	put_model(&b, x->srv, same ? own : x->rest.p, same ? strlen(own) : x->rest.n);
-	buf_putc(&b, '\n');
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	buf_fini(&b);
+	buf_fini(&l.b);
 }
 
 const struct endpoint models_endpoint = { .ready = list };

@@ -535,17 +535,13 @@ const struct endpoint ollama_generate_endpoint = ENDPOINT(read_generate);
 
 static void put_capabilities(const struct served *d, struct buf *b)
 {
+	static const char *const name[] = { NULL, "tools", "thinking", "insert", "vision", "audio" };
+	unsigned can = served_can(d);
+
 	buf_puts(b, "[\"completion\"");
-	if (d->tmpl && template_uses(served_template(d, true), "tools"))
-		buf_puts(b, ",\"tools\"");
-	if (d->tmpl && speech_thinks(d->tmpl))
-		buf_puts(b, ",\"thinking\"");
-	if (fim_known(d->tokenizer))
-		buf_puts(b, ",\"insert\"");
-	if (d->sight && d->sight->image)
-		buf_puts(b, ",\"vision\"");
-	if (d->sight && d->sight->sound)
-		buf_puts(b, ",\"audio\"");
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+		if (name[i] && can & 1u << i)
+			buf_printf(b, ",\"%s\"", name[i]);
 	buf_putc(b, ']');
 }
 
@@ -584,44 +580,78 @@ static void put_digest(const struct served *d, const char *name, size_t n, struc
 	buf_puts(b, hex);
 }
 
-static void put_tag(struct buf *b, const struct server *s, const char *name, size_t n)
+/* When a model is unloaded if no request comes: far away where that is not known, or never. */
+static void put_expiry(struct buf *b, const struct known_model *m)
 {
-	const struct served *d = &known_default(s)->served;
+	if (m->phase == KNOWN_LOADED && !m->refs && m->idle_ns < INT64_MAX)
+		put_time(b, time(NULL) + (m->used_ns + m->idle_ns - clock_monotonic_ns()) / 1000000000);
+	else
+		buf_puts(b, "9999-12-31T23:59:59Z");
+}
 
-	buf_puts(b, "{\"name\":");
+struct tags {
+	struct buf b;
+	int64_t created;
+	bool loaded; /* only those that are */
+	int n;
+};
+
+static void put_tag(struct tags *t, const struct known_model *m, const char *name, size_t n)
+{
+	const struct served *d = known_as(m);
+	struct buf *b = &t->b;
+
+	buf_puts(b, t->n++ ? ",{\"name\":" : "{\"name\":");
 	json_put_str(b, name, n);
 	buf_puts(b, ",\"model\":");
 	json_put_str(b, name, n);
 	buf_puts(b, ",\"modified_at\":");
-	put_time(b, s->created);
+	put_time(b, t->created);
 	buf_printf(b, ",\"size\":%lld,\"size_vram\":0,\"digest\":\"", (long long)d->is.bytes);
 	put_digest(d, name, n, b);
-	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":\"9999-12-31T23:59:59Z\",\"details\":", d->ctx_max);
+	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":\"", d->ctx_max);
+	put_expiry(b, m);
+	buf_puts(b, "\",\"details\":");
 	put_details(d, b);
 	buf_putc(b, '}');
 }
 
-static void tags(struct exchange *x)
+static void put_tags(void *arg, const struct known_model *m)
 {
-	const struct served *d = &known_default(x->srv)->served;
+	const struct served *d = known_as(m);
 	const char *at = d->aliases, *name;
-	struct buf b;
+	struct tags *t = arg;
 	size_t n;
 
-	buf_init(&b);
-	buf_puts(&b, "{\"models\":[");
-	put_tag(&b, x->srv, d->name, strlen(d->name));
-	while ((name = served_alias(&at, &n))) {
-		buf_putc(&b, ',');
-		put_tag(&b, x->srv, name, n);
-	}
-	for (int i = 0; i < d->n_adapter; i++) {
-		buf_putc(&b, ',');
-		put_tag(&b, x->srv, d->adapter[i].name, strlen(d->adapter[i].name));
-	}
-	buf_puts(&b, "]}\n");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	buf_fini(&b);
+	if (t->loaded && m->phase != KNOWN_LOADED)
+		return;
+	put_tag(t, m, d->name, strlen(d->name));
+	while ((name = served_alias(&at, &n)))
+		put_tag(t, m, name, n);
+	for (int i = 0; i < d->n_adapter; i++)
+		put_tag(t, m, d->adapter[i].name, strlen(d->adapter[i].name));
+}
+
+static void list(struct exchange *x, bool loaded)
+{
+	struct tags t = { .created = x->srv->created, .loaded = loaded };
+
+	buf_init(&t.b);
+	buf_puts(&t.b, "{\"models\":[");
+	known_each(x->srv, put_tags, &t);
+	buf_puts(&t.b, "]}\n");
+	exchange_reply(x, 200, "application/json", t.b.p, t.b.n);
+	buf_fini(&t.b);
+}
+
+static void tags(struct exchange *x)
+{
+	list(x, false);
+}
+
+static void ps(struct exchange *x)
+{
+	list(x, true);
 }
 
 /* Reads the name; there is nothing else to be read. */
@@ -653,7 +683,7 @@ static int read_show(struct generation *g, struct json *body, struct problem *p)
 
 static void show(struct exchange *x)
 {
-	const struct served *d = &known_default(x->srv)->served;
+	const struct served *d = &x->model->served;
 	struct buf b;
 
 	buf_init(&b);
@@ -690,6 +720,7 @@ static void unsupported(struct exchange *x)
 }
 
 const struct endpoint ollama_tags_endpoint = { .ready = tags };
+const struct endpoint ollama_ps_endpoint = { .ready = ps };
 const struct endpoint ollama_show_endpoint = {
 	.prep = generation_prep,
 	.ready = show,

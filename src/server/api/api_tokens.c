@@ -280,9 +280,8 @@ static void put_template(struct buf *b, const struct template *t, const char *no
 }
 
 /* Appends the members that llama-server's clients look for. */
-static void put_llama_members(struct buf *b, const struct server *s)
+static void put_llama_members(struct buf *b, const struct served *d)
 {
-	const struct served *d = &known_default(s)->served;
 	struct engine_stats st = { 0 };
 
 	engine_stats(d->engine, &st);
@@ -313,13 +312,22 @@ static void put_llama_members(struct buf *b, const struct server *s)
 
 static void props(struct exchange *x)
 {
-	const struct served *d = &known_default(x->srv)->served;
-	const struct template *with_tools = served_template(d, true);
-	const struct dialect *dialect = with_tools ? dialect_taught(with_tools) : NULL;
-	const struct sampler_params *s = &d->sampling;
 	const struct server_opts *o = &x->srv->opts;
+	const struct template *with_tools;
+	const struct dialect *dialect;
+	const struct sampler_params *s;
+	const struct served *d;
+	struct problem p;
 	struct buf b;
 
+	if (known_ask(x, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	d = &x->model->served;
+	s = &d->sampling;
+	with_tools = served_template(d, true);
+	dialect = with_tools ? dialect_taught(with_tools) : NULL;
 	buf_init(&b);
 	buf_puts(&b, "{\"model\":");
 	json_put_cstr(&b, d->name);
@@ -346,7 +354,7 @@ static void props(struct exchange *x)
 		"},\"limits\":{\"connections\":%d,\"body_bytes\":%lld,\"response_store_bytes\":%zu,\"choices\":%d,\"stop_strings\":%d,"
 		"\"top_logprobs\":%d}",
 		o->connections_max, (long long)o->body_max, o->response_bytes, N_MAX, STOPS_MAX, TOP_LOGPROBS_MAX);
-	put_llama_members(&b, x->srv);
+	put_llama_members(&b, d);
 	buf_puts(&b, "}\n");
 	exchange_reply(x, 200, "application/json", b.p, b.n);
 	buf_fini(&b);
@@ -358,9 +366,15 @@ const struct endpoint props_endpoint = { .ready = props };
 
 static void tokenizer_info(struct exchange *x)
 {
-	const struct served *d = &known_default(x->srv)->served;
+	const struct served *d;
+	struct problem p;
 	struct buf b;
 
+	if (known_ask(x, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	d = &x->model->served;
 	buf_init(&b);
 	buf_printf(&b,
 	           "{\"tokenizer_class\":\"weft\",\"vocab_size\":%d,\"model_max_length\":%d,\"bos_token\":", d->vocab,

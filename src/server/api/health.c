@@ -7,15 +7,40 @@
 #include "server/inside.h"
 #include "server/routes.h"
 
+/* Of all models that are loaded. */
+struct engines {
+	int running, waiting;
+	bool device_lost;
+	int64_t stuck_ns;
+	const char *name; /* of the model of requests that name none */
+};
+
+static void look(void *arg, const struct known_model *m)
+{
+	struct engines *all = arg;
+	struct engine_stats e;
+
+	if (!all->name)
+		all->name = m->about.name;
+	all->waiting += m->waiting;
+	if (m->phase != KNOWN_LOADED)
+		return;
+	engine_stats(m->served.engine, &e);
+	all->running += e.running;
+	all->waiting += e.waiting;
+	all->device_lost |= e.device_lost;
+	all->stuck_ns = e.stuck_ns > all->stuck_ns ? e.stuck_ns : all->stuck_ns;
+}
+
 static void ready(struct exchange *x)
 {
 	struct server *s = x->srv;
-	struct engine_stats e;
+	struct engines e = { 0 };
 	struct workers_stats w;
 	const char *status = "ok";
 	struct buf b;
 
-	engine_stats(known_default(s)->served.engine, &e);
+	known_each(s, look, &e);
 	workers_stats(s, &w);
 	if (file_lost())
 		status = "model lost";
@@ -27,7 +52,7 @@ static void ready(struct exchange *x)
 		status = "stopping";
 	buf_init(&b);
 	buf_printf(&b, "{\"status\":\"%s\",\"model\":", status);
-	json_put_cstr(&b, known_default(s)->served.name);
+	json_put_cstr(&b, e.name ? e.name : "");
 	buf_printf(&b, ",\"running\":%d,\"waiting\":%d,\"preparing\":%d,\"preparing_seconds\":", e.running,
 	           e.waiting + w.waiting, w.working);
 	if (w.working)

@@ -102,10 +102,17 @@ int adapters_read(struct wanted_adapters *w, const struct served *d, struct adap
 
 static void list(struct exchange *x)
 {
-	struct known_model *m = known_default(x->srv);
-	const struct served *d = &m->served;
-	struct adapter_scales *s = &m->adapter_scales;
+	const struct served *d;
+	struct adapter_scales *s;
+	struct problem p;
 	struct buf b;
+
+	if (known_ask(x, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	d = &x->model->served;
+	s = &x->model->adapter_scales;
 
 	buf_init(&b);
 	buf_putc(&b, '[');
@@ -128,8 +135,8 @@ static void list(struct exchange *x)
 /* The body is the list itself, which no other body is. */
 static void set_prep(struct exchange *x)
 {
-	struct known_model *m = known_default(x->srv);
-	struct adapter_scales *s = &m->adapter_scales;
+	struct known_model *m;
+	struct adapter_scales *s;
 	float scale[SERVED_ADAPTERS_MAX] = { 0 };
 	struct json *body;
 	struct err err;
@@ -139,6 +146,12 @@ static void set_prep(struct exchange *x)
 		problem_set(&x->problem, 400, "invalid_json", NULL, "the body is not JSON: %s", err.msg);
 		return;
 	}
+	if (known_ask(x, &x->problem)) {
+		json_free(body);
+		return;
+	}
+	m = x->model;
+	s = &m->adapter_scales;
 	if (!read_list(body, "the body", &m->served, scale, &x->problem)) {
 		pthread_mutex_lock(&s->lock);
 		memcpy(s->of, scale, sizeof scale);

@@ -228,6 +228,7 @@ static void put_to_rest(struct exchange *x)
 	buf_fini(&x->rest);
 	buf_fini(&x->warned);
 	buf_fini(&x->query);
+	known_release(x);
 	if (x->heavy)
 		workers_trim(s);
 	x->heavy = false;
@@ -247,6 +248,20 @@ void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX
 		snprintf(out, REQUEST_ID_MAX, "%.*s", (int)v.n, v.p);
 	else
 		snprintf(out, REQUEST_ID_MAX, "%s", other);
+}
+
+const char *exchange_query(const struct exchange *x, const char *name, size_t *n)
+{
+	size_t len = strlen(name);
+
+	for (const char *p = x->query.n ? x->query.p : NULL; p; p = strchr(p, '&')) {
+		p += *p == '&';
+		if (strncmp(p, name, len) || p[len] != '=')
+			continue;
+		*n = strcspn(p + len + 1, "&");
+		return p + len + 1;
+	}
+	return NULL;
 }
 
 /* Header x-request-deadline-ms: milliseconds from now.  A value that is not a number is ignored. */
@@ -361,12 +376,12 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
 	random_id(x->id);
 	request_id(&c->http, x->id, x->request_id);
+	buf_put(&x->query, c->http.query.p, c->http.query.n);
 	if (route->prefix) {
 		size_t bad;
 
 		rest.p += strlen(route->path);
 		rest.n -= strlen(route->path);
-		buf_put(&x->query, c->http.query.p, c->http.query.n);
 		if (http_unescape(rest, &x->rest, &bad)) {
 			struct problem p;
 
@@ -408,6 +423,8 @@ void exchange_leave(struct exchange *x, enum cause why)
 	atomic_store(&x->gone, true);
 	if (x->stage == PREPARING && !x->cancelled)
 		exchange_cancelled(x, LEFT_PREPARING);
+	if (x->stage == PREPARING)
+		known_wake(x->srv);
 	/* If it is at work, the worker's post is the end. */
 	if (x->stage != PREPARING || workers_take_back(x->srv, x))
 		put_to_rest(x);
@@ -430,6 +447,7 @@ static void cancel(struct exchange *x, enum cause why, const struct problem *p)
 	if (x->stage == PREPARING) {
 		/* The worker sees gone and stops early; its post then refuses. */
 		atomic_store(&x->gone, true);
+		known_wake(x->srv);
 		exchange_cancelled(x, LEFT_PREPARING);
 		x->cancel_problem = *p;
 		if (workers_take_back(x->srv, x))

@@ -107,7 +107,7 @@ struct exchange {
 	struct conn *conn; /* NULL: the client left */
 	const struct route *route;
 	struct buf body, rest; /* rest: decoded path after a prefix route */
-	struct buf query;      /* of a prefix route, as it came */
+	struct buf query;      /* as it came */
 	int64_t body_counted;  /* of body, in the server's sum */
 	char id[40];           /* random part of the answer's id; also the request id, unless the client gave one */
 	char request_id[REQUEST_ID_MAX]; /* the client's, or that of id */
@@ -139,6 +139,9 @@ struct exchange {
 	struct exchange *next_mail;
 	struct exchange *next; /* among the workers' jobs, or at rest */
 };
+
+/* One of the query's values, up to the next &, as it came: *n bytes.  NULL: it is not there. */
+const char *exchange_query(const struct exchange *x, const char *name, size_t *n);
 
 /* The route that answers this request.  NULL with *p filled: none does (401, 403, 404, 405, 415). */
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p);

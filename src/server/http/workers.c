@@ -209,11 +209,12 @@ int workers_aside(struct problem *p)
 	if (!all && !own)
 		return 0;
 	if (all)
-		problem_set(p, 503, "overloaded", NULL, "%d requests wait for other machines, which are the most",
-		            ASIDE_MAX);
+		problem_set(p, 503, "overloaded", NULL,
+		            "%d requests wait for models or other machines, which are the most", ASIDE_MAX);
 	else
 		problem_set(p, 429, "client_over_share", NULL,
-		            "%d requests of this client wait for other machines, which is its share", ASIDE_CLIENT_MAX);
+		            "%d requests of this client wait for models or other machines, which is its share",
+		            ASIDE_CLIENT_MAX);
 	p->retry_after = 1;
 	return p->status;
 }

@@ -4,7 +4,7 @@
  * each.  One client has at most all workers but one at work, so that another's request begins at
  * once, whatever the first has sent.  What a request may cost is bounded (base/allowance.h).
  *
- * A worker that waits for another machine (image_hosts.h) steps aside: it computes nothing, so another thread has its
+ * A worker that waits for another machine (image_hosts.h) or a model (known_models.h) steps aside: it computes nothing, so another thread has its
  * place, and its client may have another request at work.
  *
  * What waits here waits for an answer as much as what waits in the engine, so it counts in the
@@ -66,7 +66,7 @@ struct workers {
 	bool stop;
 };
 
-/* n: places.  aside: some requests wait for other machines. */
+/* n: places.  aside: some requests wait for other machines or models. */
 void workers_open(struct server *s, int n, bool aside);
 /* Finishes what is queued. */
 void workers_close(struct server *s);
@@ -80,7 +80,7 @@ void workers_discard(struct server *s, void (*drop)(void *p), void *p);
 /* Something large was freed. */
 void workers_trim(struct server *s);
 
-/* The calling worker is going to wait for another machine; workers_back ends that, once there is a place again.  Not 0: *p's
+/* The calling worker is going to wait for another machine or a model; workers_back ends that, once there is a place again.  Not 0: *p's
  * status, with nothing begun, as too many wait already.  On a thread that is not a worker both do nothing. */
 int workers_aside(struct problem *p);
 void workers_back(void);

@@ -1,0 +1,30 @@
+/* several.h - models of one process that are loaded and unloaded by turns: how much memory each may take.
+ *
+ * One budget is shared out before any of them is loaded, so that a model has the same context whatever was loaded before it. */
+#ifndef HOST_SEVERAL_H
+#define HOST_SEVERAL_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct host_opts;
+struct session;
+
+/* One of the models. */
+struct one_of_several {
+	struct host_opts *o; /* the caller's.  several_plan sets memory_bytes, where it is 0, and text_bytes */
+	size_t least;        /* bytes that it takes without keys, values and kept prefixes */
+	size_t bytes;        /* bytes of the budget while it is loaded */
+	struct err why;      /* code 0: it can be loaded.  Else why not; the other members are 0 */
+};
+
+/* Looks at each model and plans its memory; opens and closes one after the other.  memory: bytes for all of the process; 0:
+ * fifteen sixteenths of the machine's.  Where the models leave a quarter of the budget when all are loaded, each gets an equal
+ * share of the rest, and all fit together.  Else each gets a quarter of what it leaves alone, and they take turns.
+ * told is called once for each that can be loaded, with a session that was opened with LOAD_PLAN as the model will be loaded.
+ * Returns the budget of all models together: what the program itself takes is not part of it. */
+size_t several_plan(struct one_of_several *v, int n, size_t memory,
+                    void (*told)(void *arg, int i, const struct session *s), void *arg);
+
+#endif

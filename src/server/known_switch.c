@@ -1,0 +1,471 @@
+/* known_switch.c - see known_switch.h and known_models.h. */
+#include "server/known_switch.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/http/exchange.h"
+#include "server/inside.h"
+
+enum { MB = 1 << 20 };
+
+/* ---- requests ---- */
+
+/* Bytes of pinned models other than m, which never make room; their names are appended to out. */
+static size_t pinned_bytes(const struct known_models *k, const struct known_model *m, struct buf *out)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < k->n; i++) {
+		const struct known_model *o = k->v[i];
+
+		if (o == m || o->removed || !o->source.pinned)
+			continue;
+		bytes += o->bytes;
+		buf_printf(out, "%s\"%s\" (%zu MB)", out->n ? ", " : "", o->about.name, o->bytes / MB);
+	}
+	return bytes;
+}
+
+/* Why m cannot be had, however long a request waits; 0: it can. */
+static int refuse(const struct known_models *k, const struct known_model *m, struct problem *p)
+{
+	struct buf names;
+	size_t pinned;
+	int r = 0;
+
+	if (k->stop)
+		return problem_stopping(p);
+	if (m->removed)
+		return problem_set(p, 404, "model_not_found", "model", "the model \"%s\" is not served here any longer",
+		                   m->about.name);
+	if (m->asleep)
+		return problem_set(p, 503, "model_asleep", "model",
+		                   "the model \"%s\" is asleep; POST /wake_up?model=%s wakes it", m->about.name,
+		                   m->about.name);
+	if (m->source.why.code)
+		return problem_set(p, 503, "model_unusable", "model", "the model \"%s\" cannot be loaded: %s",
+		                   m->about.name, m->source.why.msg);
+	buf_init(&names);
+	pinned = pinned_bytes(k, m, &names);
+	if (m->bytes > k->budget)
+		r = problem_set(p, 503, "model_too_large", "model",
+		                "the model \"%s\" takes %zu MB, and models may take %zu MB (--memory)", m->about.name,
+		                m->bytes / MB, k->budget / MB);
+	else if (pinned && m->bytes > k->budget - pinned)
+		r = problem_set(
+			p, 503, "model_too_large", "model",
+			"the model \"%s\" takes %zu MB, and %zu MB are left: models may take %zu MB (--memory), and "
+			"pinned ones are %s.  One of these would have to go",
+			m->about.name, m->bytes / MB, (k->budget - pinned) / MB, k->budget / MB, names.p);
+	buf_fini(&names);
+	return r;
+}
+
+/* Whether x may wait no longer, with *p filled.  failures: how often m had failed before. */
+static int gave_up(const struct exchange *x, const struct known_model *m, int64_t failures, struct problem *p)
+{
+	if (atomic_load(&x->gone))
+		return problem_set(p, 499, NULL, NULL, "the client left");
+	if (m->failures != failures)
+		return problem_set(p, 503, "model_unusable", "model", "the model \"%s\" cannot be loaded: %s",
+		                   m->about.name, m->why.msg);
+	if (x->deadline_ns && clock_monotonic_ns() >= x->deadline_ns)
+		return problem_set(p, 504, "deadline", NULL, "the deadline passed while the request waited for \"%s\"",
+		                   m->about.name);
+	return refuse(&m->srv->known, m, p);
+}
+
+static void wait_changed(struct known_models *k, int64_t until)
+{
+	struct timespec t = { until / 1000000000, until % 1000000000 };
+
+	if (until)
+		pthread_cond_timedwait(&k->changed, &k->lock, &t);
+	else
+		pthread_cond_wait(&k->changed, &k->lock);
+}
+
+/* m->waiting and k->n_waiting count x. */
+static int wait_for(struct exchange *x, struct known_model *m, struct problem *p)
+{
+	struct known_models *k = &m->srv->known;
+	int64_t failures = m->failures;
+	int r;
+
+	pthread_mutex_unlock(&k->lock);
+	r = workers_aside(p);
+	pthread_mutex_lock(&k->lock);
+	if (r)
+		return r;
+	while (!m->granted && !(r = gave_up(x, m, failures, p)))
+		wait_changed(k, x->deadline_ns);
+	pthread_mutex_unlock(&k->lock);
+	workers_back();
+	pthread_mutex_lock(&k->lock);
+	return r;
+}
+
+int known_hold(struct exchange *x, struct known_model *m, struct problem *p)
+{
+	struct known_models *k = &m->srv->known;
+	int r = 0;
+
+	if (m->phase == KNOWN_LOADED && !m->leaving && !m->removed && !m->asleep) {
+		m->refs++;
+		x->model = m;
+		return 0;
+	}
+	if ((r = refuse(k, m, p)))
+		return r;
+	if (m->srv->queue_max && k->n_waiting >= m->srv->queue_max) {
+		p->retry_after = 1;
+		return problem_set(p, 503, "overloaded", NULL,
+		                   "%d requests wait for models to be loaded, and the queue holds %d", k->n_waiting,
+		                   m->srv->queue_max);
+	}
+	m->waiting++;
+	k->n_waiting++;
+	if (!m->wanted)
+		m->wanted = ++k->wishes;
+	pthread_cond_signal(&k->work);
+	r = wait_for(x, m, p);
+	m->waiting--;
+	k->n_waiting--;
+	if (m->granted) { /* its own, or one that another of those that wait will be given in its turn */
+		m->granted--;
+		x->model = m;
+		r = 0;
+	}
+	if (!m->waiting)
+		m->wanted = 0;
+	pthread_cond_signal(&k->work);
+	return r;
+}
+
+void known_release(struct exchange *x)
+{
+	struct known_model *m = x->model;
+	struct known_models *k = &x->srv->known;
+
+	x->model = NULL;
+	if (!m)
+		return;
+	pthread_mutex_lock(&k->lock);
+	m->used_ns = clock_monotonic_ns();
+	if (!--m->refs)
+		pthread_cond_signal(&k->work);
+	pthread_mutex_unlock(&k->lock);
+}
+
+void known_wake(struct server *s)
+{
+	struct known_models *k = &s->known;
+
+	pthread_mutex_lock(&k->lock);
+	if (k->n_waiting)
+		pthread_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- loading ---- */
+
+/* All that wait for m have it. */
+static bool grant(struct known_model *m)
+{
+	int n = m->waiting - m->granted;
+
+	if (n <= 0)
+		return false;
+	m->granted += n;
+	m->refs += n;
+	m->wanted = 0;
+	pthread_cond_broadcast(&m->srv->known.changed);
+	return true;
+}
+
+/* Under the lock, which is given back meanwhile. */
+static int load(struct known_model *m, struct err *err)
+{
+	struct known_models *k = &m->srv->known;
+	int64_t begin = clock_monotonic_ns();
+	struct served served;
+	size_t bytes = m->bytes;
+	int rc;
+
+	m->phase = KNOWN_LOADING;
+	pthread_mutex_unlock(&k->lock);
+	log_info("loading %s, %zu MB", m->about.name, bytes / MB);
+	rc = m->source.open(m->source.arg, &served, err);
+	if (!rc)
+		known_fill(m, &served);
+	pthread_mutex_lock(&k->lock);
+	m->used_ns = clock_monotonic_ns();
+	if (rc) {
+		m->phase = KNOWN_ON_DISK;
+		m->failures++;
+		m->why = *err;
+		m->wanted = 0;
+		log_error("%s cannot be loaded: %s", m->about.name, err->msg);
+		pthread_cond_broadcast(&k->changed);
+		return rc;
+	}
+	m->phase = KNOWN_LOADED;
+	m->loads++;
+	log_info("loaded %s in %.1f s", m->about.name, (double)(m->used_ns - begin) / 1e9);
+	return 0;
+}
+
+static void unload(struct known_model *m, const char *why)
+{
+	struct known_models *k = &m->srv->known;
+	int64_t begin = clock_monotonic_ns();
+
+	m->phase = KNOWN_UNLOADING;
+	m->leaving = false;
+	pthread_mutex_unlock(&k->lock);
+	known_empty(m);
+	m->source.close(m->source.arg);
+	malloc_trim(0);
+	log_info("unloaded %s in %.1f s: %s", m->about.name, (double)(clock_monotonic_ns() - begin) / 1e9, why);
+	pthread_mutex_lock(&k->lock);
+	m->phase = KNOWN_ON_DISK;
+	pthread_cond_broadcast(&k->changed);
+}
+
+/* ---- the thread ---- */
+
+static bool is_idle(const struct known_model *m, int64_t now)
+{
+	return !m->waiting && !m->source.pinned && m->idle_ns != INT64_MAX && now - m->used_ns >= m->idle_ns;
+}
+
+/* Unloads one that nothing has and that is to go of itself.  False: there is none. */
+static bool let_go(struct known_models *k)
+{
+	int64_t now = clock_monotonic_ns();
+
+	for (int i = 0; i < k->n; i++) {
+		struct known_model *m = k->v[i];
+
+		if (m->phase != KNOWN_LOADED || m->refs || !m->source.open)
+			continue;
+		if (!m->removed && !m->asleep && !is_idle(m, now))
+			continue;
+		unload(m, m->removed ? "it is no longer offered" : m->asleep ? "asleep" : "idle");
+		return true;
+	}
+	return false;
+}
+
+/* Frees one that is no longer offered.  False: there is none. */
+static bool forget(struct known_models *k)
+{
+	for (int i = 0; i < k->n; i++) {
+		struct known_model *m = k->v[i];
+
+		if (!m->removed || m->phase != KNOWN_ON_DISK || m->waiting || m->refs)
+			continue;
+		memmove(&k->v[i], &k->v[i + 1], (size_t)(k->n - i - 1) * sizeof(*k->v));
+		k->n--;
+		known_free(m);
+		return true;
+	}
+	return false;
+}
+
+/* The model on disk that has been waited for longest. */
+static struct known_model *next_wanted(const struct known_models *k)
+{
+	struct known_model *best = NULL;
+
+	for (int i = 0; i < k->n; i++) {
+		struct known_model *m = k->v[i];
+
+		if (m->phase == KNOWN_ON_DISK && m->waiting && m->wanted && !m->asleep && !m->removed &&
+		    (!best || m->wanted < best->wanted))
+			best = m;
+	}
+	return best;
+}
+
+static size_t room(const struct known_models *k)
+{
+	size_t used = 0;
+
+	for (int i = 0; i < k->n; i++)
+		if (k->v[i]->phase != KNOWN_ON_DISK)
+			used += k->v[i]->bytes;
+	return used < k->budget ? k->budget - used : 0;
+}
+
+/* Whether a makes room before b: one that makes room already, then one that no request has, then the one used least lately. */
+static bool goes_before(const struct known_model *a, const struct known_model *b)
+{
+	if (a->leaving != b->leaving)
+		return a->leaving;
+	if (!a->refs != !b->refs)
+		return !a->refs;
+	return a->used_ns < b->used_ns;
+}
+
+static struct known_model *next_to_go(const struct known_models *k, const bool *chosen)
+{
+	struct known_model *best = NULL;
+
+	for (int i = 0; i < k->n; i++) {
+		struct known_model *m = k->v[i];
+
+		if (!chosen[i] && m->phase == KNOWN_LOADED && m->source.open && !m->source.pinned &&
+		    (!best || goes_before(m, best)))
+			best = m;
+	}
+	return best;
+}
+
+/* Marks those that leave until there are `bytes`; all others stay.  Unloads one of them that no request has.  False: none. */
+static bool make_room(struct known_models *k, size_t bytes)
+{
+	bool *chosen = xcalloc((size_t)k->n + 1, sizeof(*chosen));
+	size_t free_bytes = room(k);
+	struct known_model *m, *now = NULL;
+	bool some = false;
+
+	while (free_bytes < bytes && (m = next_to_go(k, chosen))) {
+		free_bytes += m->bytes;
+		for (int i = 0; i < k->n; i++)
+			chosen[i] |= k->v[i] == m;
+		if (!m->refs && !now)
+			now = m;
+	}
+	for (int i = 0; i < k->n; i++) {
+		k->v[i]->leaving = chosen[i];
+		if (k->v[i]->phase == KNOWN_LOADED && !chosen[i] && !k->v[i]->removed && !k->v[i]->asleep)
+			some |= grant(k->v[i]);
+	}
+	free(chosen);
+	if (now)
+		unload(now, "its memory is wanted");
+	return now || some;
+}
+
+/* One thing that is to be done.  False: there is none. */
+static bool do_one(struct known_models *k)
+{
+	struct known_model *m;
+	struct err err;
+
+	if (let_go(k) || forget(k))
+		return true;
+	m = next_wanted(k);
+	if (!m)
+		return make_room(k, 0);
+	if (room(k) < m->bytes)
+		return make_room(k, m->bytes);
+	if (!load(m, &err))
+		grant(m);
+	return true;
+}
+
+/* Waits for work, or until a model has been idle for long enough. */
+static void wait_work(struct known_models *k)
+{
+	int64_t until = INT64_MAX;
+	struct timespec t;
+
+	for (int i = 0; i < k->n; i++) {
+		const struct known_model *m = k->v[i];
+
+		if (m->phase == KNOWN_LOADED && !m->refs && m->source.open && !m->source.pinned &&
+		    m->idle_ns < INT64_MAX - m->used_ns && m->used_ns + m->idle_ns < until)
+			until = m->used_ns + m->idle_ns;
+	}
+	t = (struct timespec){ until / 1000000000, until % 1000000000 };
+	if (until == INT64_MAX)
+		pthread_cond_wait(&k->work, &k->lock);
+	else
+		pthread_cond_timedwait(&k->work, &k->lock, &t);
+}
+
+static void *switching(void *arg)
+{
+	struct known_models *k = arg;
+
+	pthread_mutex_lock(&k->lock);
+	while (!k->stop)
+		if (!do_one(k))
+			wait_work(k);
+	pthread_mutex_unlock(&k->lock);
+	return NULL;
+}
+
+int known_begin(struct server *s, size_t budget, struct err *err)
+{
+	struct known_models *k = &s->known;
+	int rc = 0;
+
+	k->budget = budget;
+	pthread_mutex_lock(&k->lock);
+	for (int i = 0; i < k->n && !rc; i++) {
+		struct known_model *m = k->v[i];
+
+		if (m->phase != KNOWN_ON_DISK || m->source.why.code || (i && !m->source.pinned))
+			continue;
+		if (m->bytes <= room(k))
+			rc = load(m, err);
+		else if (m->source.pinned)
+			rc = err_set(err, E_LIMIT, "%s is pinned and takes %zu MB; %zu MB are left for it",
+			             m->about.name, m->bytes / MB, room(k) / MB);
+	}
+	if (!rc && pthread_create(&k->thread, NULL, switching, k))
+		rc = err_set(err, E_LIMIT, "the thread that loads models cannot be started");
+	k->threaded = !rc;
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
+void known_stop(struct server *s)
+{
+	struct known_models *k = &s->known;
+
+	pthread_mutex_lock(&k->lock);
+	k->stop = true;
+	pthread_cond_broadcast(&k->work);
+	pthread_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- orders ---- */
+
+int known_sleep(struct server *s, const char *name, size_t n, bool asleep)
+{
+	struct known_models *k = &s->known;
+	const struct known_model *only;
+	int count = 0;
+
+	pthread_mutex_lock(&k->lock);
+	only = name ? known_find(k, name, n) : NULL;
+	for (int i = 0; i < k->n && (only || !name); i++)
+		if ((!only || k->v[i] == only) && k->v[i]->source.open && !k->v[i]->removed) {
+			k->v[i]->asleep = asleep;
+			count++;
+		}
+	pthread_cond_broadcast(&k->work);
+	pthread_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+	return count;
+}
+
+void known_idle(struct known_model *m, int64_t idle_ns)
+{
+	struct known_models *k = &m->srv->known;
+
+	pthread_mutex_lock(&k->lock);
+	m->idle_ns = idle_ns;
+	pthread_cond_signal(&k->work);
+	pthread_mutex_unlock(&k->lock);
+}
