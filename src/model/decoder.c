@@ -144,7 +144,7 @@ void decoder_ignore(struct store *st)
 		"vision_tower.",       "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector.",
 		"vision_model.",       "audio_tower.",        "model.audio_tower.",     "embed_vision.",
 		"model.embed_vision.", "embed_audio.",        "model.embed_audio.",     "visual.",
-		"model.visual.",
+		"model.visual.",       "vision_embedder.",    "model.vision_embedder.",
 	};
 
 	for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)

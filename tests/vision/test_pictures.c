@@ -1,5 +1,5 @@
-/* test_pictures.c - the law over real towers: prompts with two pictures of the golden vectors, whose towers are run by the
- * engine between its steps.  Taken up anew at each place inside and after a picture, interrupted again and again while
+/* test_pictures.c - the law over real towers: prompts with pictures and sounds of the golden vectors, whose towers are run by
+ * the engine between its steps.  Taken up anew at each place inside and after a picture, interrupted again and again while
  * towers work and inside pictures, short of memory, cut, and from kept prefixes, each row's logits are those of the
  * same prompt alone and cold, bit for bit; and cold ones are the reference's.
  *
@@ -20,10 +20,11 @@
 #include "driver.h"
 #include "engine/core.h"
 #include "rows.h"
+#include "sound/ear.h"
 #include "store/safetensors.h"
 #include "vision/tower.h"
 
-enum { ANSWER = 6, CTX = 512, STEP = 400, SPANS = 64, ROWS = 300, PICTURES = 2 };
+enum { ANSWER = 6, CTX = 512, STEP = 400, SPANS = 64, ROWS = 300, PICTURES = 3 };
 
 static const float TOLERANCE = 1e-3f; /* absolute, of logits, with reference arithmetic */
 
@@ -39,11 +40,14 @@ static struct clock still = { stands };
 struct sample {
 	struct store *st;
 	struct image pic[PICTURES];
+	struct sound sound[PICTURES]; /* in place of the picture, where it has samples */
+	int n_pic;
 	int32_t id[ROWS];
 	int n;
 	struct safetensors golden;
-	char made[32];      /* a folder of links; "": none */
-	const char *logits; /* the tensor's name in it */
+	char made[32];         /* a folder of links; "": none */
+	const char *logits;    /* the tensor's name in it */
+	const char *positions; /* of which positions these are; NULL: of all */
 };
 
 static void file_of(struct buf *b, const char *fmt, const char *root, const char *name)
@@ -70,32 +74,84 @@ static void golden_of(struct safetensors *golden, const char *path)
 	CHECK(!safetensors_open(golden, path, &err), "%s", err.msg);
 }
 
+static int int_at(const struct tensor *t, int64_t i)
+{
+	return t->type == DT_I64 ? (int)((const int64_t *)(const void *)t->data)[i] :
+	                           ((const int32_t *)(const void *)t->data)[i];
+}
+
+static void take_ids(struct sample *s, const char *name)
+{
+	const struct tensor *t = safetensors_find(&s->golden, name);
+
+	CHECK(t && t->count <= ROWS, "no %s, or too many", name);
+	s->n = (int)t->count;
+	for (int i = 0; i < s->n; i++)
+		s->id[i] = int_at(t, i);
+}
+
 /* Of _vision2/NAME, as gemma3/hf-f32. */
 static void sample_new(struct sample *s, const char *root, const char *name)
 {
 	static const char *const file[] = { "a37x53", "e75x118_rgba" };
 	char path[2 * PATH_MAX];
-	const struct tensor *t;
 	struct err err;
 
 	snprintf(path, sizeof path, "%s/_vision2/%s", root, name);
 	store_of(s, path);
 	snprintf(path, sizeof path, "%s/_vision2/%s/vision.safetensors", root, name);
 	golden_of(&s->golden, path);
-	for (int i = 0; i < PICTURES; i++) {
+	s->n_pic = 2;
+	for (int i = 0; i < s->n_pic; i++) {
 		struct buf b;
 
 		file_of(&b, "%s/_vision2/images/%s.png", root, file[i]);
 		CHECK(!image_decode(&s->pic[i], b.p, b.n, NULL, &err), "%s", err.msg);
 		buf_fini(&b);
 	}
-	CHECK((t = safetensors_find(&s->golden, "two.input_ids")), "no ids");
-	CHECK(t->count <= ROWS, "%d ids", (int)t->count);
-	s->n = (int)t->count;
-	for (int i = 0; i < s->n; i++)
-		s->id[i] = t->type == DT_I64 ? (int32_t)((const int64_t *)(const void *)t->data)[i] :
-		                               ((const int32_t *)(const void *)t->data)[i];
+	take_ids(s, "two.input_ids");
 	s->logits = "two.prompt_logits";
+}
+
+/* Of NAME/hf-bf16, with pictures and sounds in the order of the prompt. */
+static void sample_mixed(struct sample *s, const char *root, const char *name)
+{
+	static const struct {
+		const char *name, *ids, *logits, *positions, *file[PICTURES];
+	} all[] = {
+		{ "gemma4_unified",
+		  "mixed.input_ids",
+		  "mixed.prompt_logits_at",
+		  "mixed.logit_positions",
+		  { "small.png", "s2.wav", "exact.png" } },
+		{ "gemma4_sound",
+		  "two.input_ids",
+		  "two.prompt_logits_at",
+		  "two.logit_positions",
+		  { "s2.wav", "s1.wav" } },
+	};
+	int k = strcmp(name, all[0].name) != 0;
+	char path[2 * PATH_MAX], folder[PATH_MAX];
+	struct err err;
+
+	snprintf(folder, sizeof folder, "%s/%s/hf-bf16", root, name);
+	store_of(s, folder);
+	snprintf(path, sizeof path, "%s/multimodal.safetensors", folder);
+	golden_of(&s->golden, path);
+	for (; s->n_pic < PICTURES && all[k].file[s->n_pic]; s->n_pic++) {
+		const char *file = all[k].file[s->n_pic];
+		struct buf b;
+
+		file_of(&b, "%s/%s", folder, file);
+		if (strstr(file, ".wav"))
+			CHECK(!sound_decode(&s->sound[s->n_pic], b.p, b.n, NULL, &err), "%s", err.msg);
+		else
+			CHECK(!image_decode(&s->pic[s->n_pic], b.p, b.n, NULL, &err), "%s", err.msg);
+		buf_fini(&b);
+	}
+	take_ids(s, all[k].ids);
+	s->logits = all[k].logits;
+	s->positions = all[k].positions;
 }
 
 /* Of _vision: the pixels are beside the vectors, the ids in a document, and the limits in no file. */
@@ -128,7 +184,8 @@ static void sample_old(struct sample *s, const char *root, const char *variant)
 	closedir(dir);
 	snprintf(path, sizeof path, "%s/_vision/qwen3_5_vl.%s.safetensors", root, variant);
 	golden_of(&s->golden, path);
-	for (int i = 0; i < PICTURES; i++) {
+	s->n_pic = 2;
+	for (int i = 0; i < s->n_pic; i++) {
 		const struct tensor *t = safetensors_find(&s->golden, i ? "image1_rgb" : "image0_rgb");
 
 		CHECK(t, "no picture %d", i);
@@ -166,8 +223,10 @@ static void folder_remove(const char *folder)
 
 static void sample_free(struct sample *s)
 {
-	for (int i = 0; i < PICTURES; i++)
+	for (int i = 0; i < PICTURES; i++) {
 		image_fini(&s->pic[i]);
+		sound_fini(&s->sound[i]);
+	}
 	safetensors_close(&s->golden);
 	store_close(s->st);
 	if (s->made[0])
@@ -186,7 +245,8 @@ struct how {
 struct rig {
 	struct backend *be;
 	struct model *m;
-	struct tower *t;
+	struct tower *t; /* NULL: the model does not see */
+	struct ear *ear; /* NULL: it does not hear */
 	struct engine *e;
 	const struct sample *s;
 	struct media *pic[PICTURES]; /* of the run that was begun last */
@@ -216,12 +276,13 @@ static struct rig rig_open(const struct sample *s, const struct how *h)
 	struct err err = { 0 };
 
 	CHECK(!model_bind(&g.m, s->st, &err), "%s", err.msg);
-	CHECK(!tower_open(&g.t, s->st, &err) && g.t, "%s", err.msg);
+	CHECK(!tower_open(&g.t, s->st, &err) && !ear_open(&g.ear, s->st, &err) && (g.t || g.ear), "%s", err.msg);
 	if (h->tight)
 		mo.kv_bytes = model_pool_bytes(&g.m->shape, &mo, -1, CTX) +
 		              2 * model_pool_bytes(&g.m->shape, &mo, -1, 1);
 	CHECK(!model_attach(g.m, g.be, &mo, &err), "%s", err.msg);
-	CHECK(!tower_attach(g.t, g.be, h->arith, NULL, &err), "%s", err.msg);
+	CHECK(!g.t || !tower_attach(g.t, g.be, h->arith, NULL, &err), "%s", err.msg);
+	CHECK(!g.ear || !ear_attach(g.ear, g.be, h->arith, &err), "%s", err.msg);
 	CHECK(!engine_open(&g.e, g.m, NULL, &eo, &err), "%s", err.msg);
 	return g;
 }
@@ -237,6 +298,7 @@ static void rig_close(struct rig *g)
 	pictures_free(g);
 	engine_close(g->e);
 	tower_close(g->t);
+	ear_close(g->ear);
 	model_close(g->m);
 	g->be->ops->close(g->be);
 }
@@ -249,12 +311,14 @@ static void spans_of(struct rig *g)
 	int pic = 0, row = 0, n = 0;
 
 	for (int i = 0; i < g->s->n; i++) {
-		if (g->s->id[i] != tower_info(g->t).image_token)
+		if ((!g->t || g->s->id[i] != tower_info(g->t).image_token) &&
+		    (!g->ear || g->s->id[i] != ear_info(g->ear).sound_token))
 			continue;
 		if (row == g->pic[pic]->n) {
 			row = 0;
-			CHECK(++pic < PICTURES, "more rows than the pictures have");
+			CHECK(++pic < g->s->n_pic, "more rows than the pictures have");
 		}
+		CHECK(g->s->id[i] == g->pic[pic]->row_token, "a row of another kind at %d", i);
 		if (!row || g->span[n - 1].at + g->span[n - 1].n != i) {
 			CHECK(n < SPANS, "%d spans", n);
 			g->span[n++] = (struct ask_span){ .at = i, .media = g->pic[pic], .from = row };
@@ -262,7 +326,7 @@ static void spans_of(struct rig *g)
 		g->span[n - 1].n++;
 		row++;
 	}
-	CHECK(pic == PICTURES - 1 && row == g->pic[pic]->n, "%d rows of picture %d", row, pic);
+	CHECK(pic == g->s->n_pic - 1 && row == g->pic[pic]->n, "%d rows of picture %d", row, pic);
 	g->n_span = n;
 }
 
@@ -274,8 +338,10 @@ static void begin(struct run *u, struct rig *g)
 	*u = (struct run){ 0 };
 	run_begin(u, g->s->id, g->s->n, ANSWER, (size_t)g->m->shape.vocab);
 	pictures_free(g);
-	for (int i = 0; i < PICTURES; i++)
-		CHECK(!tower_image(&g->pic[i], g->t, &g->s->pic[i], 0, &err), "%s", err.msg);
+	for (int i = 0; i < g->s->n_pic; i++)
+		CHECK(!(g->s->sound[i].at ? ear_sound(&g->pic[i], g->ear, &g->s->sound[i], 0, &err) :
+		                            tower_image(&g->pic[i], g->t, &g->s->pic[i], 0, &err)),
+		      "%s", err.msg);
 	spans_of(g);
 	u->a.span = g->span;
 	u->a.n_span = g->n_span;
@@ -295,13 +361,16 @@ static bool inside(const struct rig *g, int pos)
 static void check_golden(const struct sample *s, const struct run *u, const char *name)
 {
 	const struct tensor *t = safetensors_find(&s->golden, s->logits);
+	const struct tensor *at = s->positions ? safetensors_find(&s->golden, s->positions) : NULL;
+	int64_t rows = at ? at->count : s->n, vocab = (int64_t)u->vocab;
 	const float *want;
 	float most = 0;
 
-	CHECK(t && t->count == (int64_t)s->n * (int64_t)u->vocab, "%s: logits of another shape", name);
+	CHECK(t && t->count == rows * vocab, "%s: logits of another shape", name);
 	want = (const float *)(const void *)t->data;
 	for (int64_t i = 0; i < t->count; i++)
-		most = fmaxf(most, fabsf(u->row[i] - want[i]));
+		most = fmaxf(most,
+		             fabsf(u->row[(at ? int_at(at, i / vocab) : i / vocab) * vocab + i % vocab] - want[i]));
 	CHECK(most <= TOLERANCE, "%s: %g from the reference", name, (double)most);
 }
 
@@ -438,7 +507,7 @@ static void check(const struct sample *s, const char *name)
 		};
 		struct rig g = rig_open(s, &plain);
 		struct run want = ask(&g, NULL, 0, 0, NULL);
-		bool whole = tower_info(g.t).both_ways;
+		bool whole = g.t && tower_info(g.t).both_ways && !g.ear;
 		int n;
 
 		CHECK(want.end.finish == FINISH_LENGTH && want.n_got == ANSWER, "%s: %s", name, want.end.err.msg);
@@ -468,6 +537,7 @@ int main(int argc, char **argv)
 {
 	static const char *const family[] = { "qwen3_5_vl", "qwen3_vl",     "qwen2_5_vl", "gemma3",
 		                              "gemma4_e",   "gemma4_dense", "lfm2_vl",    "mistral3" };
+	static const char *const mixed[] = { "gemma4_unified", "gemma4_sound" };
 	char root[2048], name[64];
 	bool quick = getenv("WEFT_TEST_QUICK") && argc == 1;
 
@@ -491,5 +561,14 @@ int main(int argc, char **argv)
 			check(&s, name);
 			sample_free(&s);
 		}
+	for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++) {
+		struct sample s = { 0 };
+
+		if (!wanted(argc, argv, mixed[i]))
+			continue;
+		sample_mixed(&s, root, mixed[i]);
+		check(&s, mixed[i]);
+		sample_free(&s);
+	}
 	return 0;
 }
