@@ -62,6 +62,7 @@ struct media {
 	const int32_t *layout;
 	int n_layout;
 	size_t bytes;   /* of the vectors, once they are there: what keeping them costs */
+	double seconds; /* of a sound */
 	int64_t pixels; /* of the file that it was made from; of a sound its samples */
 	/* [n][1 + deep][hidden] in the host's memory: per row its embedding, then what is added after layers.  NULL: not
 	 * computed yet.  Written once, by work. */

@@ -8,6 +8,8 @@ const struct route routes[] = {
 	{ .path = "/v1/chat/completions", .post = true, .endpoint = &chat_endpoint },
 	{ .path = "/v1/completions", .post = true, .endpoint = &completions_endpoint },
 	{ .path = "/v1/embeddings", .post = true, .endpoint = &embed_endpoint },
+	{ .path = "/v1/audio/transcriptions", .post = true, .form = true, .endpoint = &transcribe_endpoint },
+	{ .path = "/v1/audio/translations", .post = true, .form = true, .endpoint = &transcribe_endpoint },
 	{ .path = "/v1/responses", .post = true, .endpoint = &responses_endpoint },
 	{ .path = "/v1/responses/input_tokens", .post = true, .endpoint = &input_tokens_endpoint },
 	{ .path = "/v1/responses/compact", .post = true, .endpoint = &response_compact_endpoint },
@@ -29,6 +31,8 @@ const struct route routes[] = {
 	  .shape = SHAPE_ANTHROPIC,
 	  .endpoint = &count_tokens_endpoint },
 	{ .path = "/embeddings", .post = true, .endpoint = &embed_endpoint },
+	{ .path = "/audio/transcriptions", .post = true, .form = true, .endpoint = &transcribe_endpoint },
+	{ .path = "/audio/translations", .post = true, .form = true, .endpoint = &transcribe_endpoint },
 	{ .path = "/models", .endpoint = &models_endpoint },
 	/* llama-server's */
 	{ .path = "/completion", .post = true, .endpoint = &native_endpoint },

@@ -13,7 +13,7 @@ extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_dro
 	ollama_unsupported_endpoint, ollama_version_endpoint, page_endpoint, props_endpoint, requests_endpoint,
 	requests_list_endpoint, response_cancel_endpoint, response_compact_endpoint, response_drop_endpoint,
 	response_get_endpoint, responses_endpoint, slots_endpoint, template_endpoint, tokenize_endpoint,
-	tokenizer_info_endpoint;
+	tokenizer_info_endpoint, transcribe_endpoint;
 
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);

@@ -264,6 +264,7 @@ int ear_sound(struct media **out, struct ear *e, const struct sound *from, int r
 		               .placeholder = e->token,
 		               .n = rows,
 		               .hidden = e->out,
+		               .seconds = (double)from->n / SOUND_RATE,
 		               .pixels = from->source,
 		               .layout = layout_of(e, rows),
 		               .n_layout = rows + 2 };

@@ -348,7 +348,7 @@ def test_inspect_json():
         "layers": ["all", "attention", "experts", "recurrent"], "experts": ["all", "per_token"],
         "width": None, "vocabulary": None, "context": None,
         "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
-        "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None,
+        "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None, "sounds": None,
         "draft_head": ["bytes", "layers", "mixtures", "parameters"],
         "parameters": ["in_files", "used"], "files": ["bytes", "count"],
         "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],

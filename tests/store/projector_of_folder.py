@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import wave
 
 import numpy as np
 
@@ -92,6 +93,7 @@ class Seen:
         self.text, self.file = File(arch, "gpt2"), File("clip", None)
         self.inner = config.get("text_config", config)
         self.vision, self.marks, self.processor = config["vision_config"], [], {}
+        self.sounds = False # it hears
         self.made = None    # a projector to be read in place of what is written here
         self.written = projector in ("pixtral", "gemma3") or arch.startswith("qwen")      # weft writes such files
         self.file.put("vision.has_vision_encoder", True)
@@ -422,9 +424,8 @@ def pixels(v):
     return v.reshape(v.shape[0], p, p, 3).transpose(0, 3, 1, 2)
 
 
-def gemma4(tensors, config, kind):
-    s = Seen(tensors, config, kind, "gemma4", "gemma4v")
-    c, v = s.inner, s.vision
+def gemma4_text(s):
+    c = s.inner
     local = [t == "sliding_attention" for t in c["layer_types"]]
     common(s.text, {**c, "rope_parameters": {"rope_theta": 1e6}, "head_dim": c["global_head_dim"]})
     own = ("attention.head_count_kv", "feed_forward_length")
@@ -452,6 +453,12 @@ def gemma4(tensors, config, kind):
                  "model.per_layer_model_projection": "per_layer_model_proj",
                  "model.per_layer_projection_norm": "per_layer_proj_norm"}, special=special)
 
+
+def gemma4(tensors, config, kind):
+    s = Seen(tensors, config, kind, "gemma4", "gemma4v")
+    v = s.vision
+    gemma4_text(s)
+
     def made(hf, v):
         if hf.endswith("patch_embedder.input_proj.weight"):
             s.add(s.file, "v.patch_embd.weight", pixels(v))
@@ -465,6 +472,42 @@ def gemma4(tensors, config, kind):
     s.pairs.update({"vision.image_mean": [0.0] * 3, "vision.image_std": [1.0] * 3, "vision.attention.layer_norm_epsilon": 1e-6})
     s.pairs["vision.projector_type"] = s.pairs.pop("projector_type")
     s.file.add("a.pre_encode.out.weight", np.zeros((2, 2)))      # beside a tower for sounds
+    return s
+
+
+def planes(v):
+    """Columns of patches, colour by colour."""
+    n = v.shape[-1] // 3
+    return v.reshape(-1, n, 3).swapaxes(1, 2).reshape(v.shape)
+
+
+def gemma4_unified(tensors, config, kind):
+    """A patch and a frame are a matrix away from a row; no block, and sounds in the same file."""
+    many_rows(tensors, config["text_config"], ("model.language_model.embed_tokens.weight",))
+    s = Seen(tensors, config, kind, "gemma4", "gemma4uv")
+    gemma4_text(s)
+    at, v = "model.vision_embedder.", s.vision
+    tensors[at + "pos_embedding"] = np.concatenate([tensors[at + "pos_embedding"]] * 15)     # for as many patches as by default
+    for i, name in enumerate(("patch_ln1", "patch_ln2", "pos_norm")):
+        for k in "weight", "bias":
+            x = tensors["%s%s.%s" % (at, name, k)]
+            s.file.add("v.patch_norm.%d.%s" % (i + 1, k), x if i else planes(x))
+    s.add(s.file, "v.patch_embd.weight", planes(tensors[at + "patch_dense.weight"]))
+    s.file.add("v.patch_embd.bias", tensors[at + "patch_dense.bias"])
+    s.file.add("v.position_embd.weight", tensors[at + "pos_embedding"].swapaxes(0, 1))
+    s.add(s.file, "mm.input_projection.weight", tensors["model.embed_vision.embedding_projection.weight"])
+    s.add(s.file, "mm.a.input_projection.weight", tensors["model.embed_audio.embedding_projection.weight"])
+    s.mark("<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", "<|audio|>", image_token_id=2, boa_token_id=3, eoa_token_index=4,
+           audio_token_id=5)
+    s.sounds = True
+    del v["num_soft_tokens"]    # no key says it
+    v["mm_posemb_size"] *= 15
+    s.processor = {"image_processor": {"do_normalize": False}}
+    s.pairs = {"has_vision_encoder": True, "has_audio_encoder": True, "vision.projector_type": "gemma4uv", "audio.projector_type": "gemma4ua",
+               "vision.block_count": 0, "vision.feed_forward_length": 0, "vision.attention.head_count": 0,
+               "vision.embedding_length": v["mm_embed_dim"], "vision.patch_size": v["patch_size"],
+               "vision.projector.scale_factor": v["pooling_kernel_size"], "vision.attention.layer_norm_epsilon": 1e-6,
+               "vision.projection_dim": s.inner["hidden_size"], "audio.block_count": 0}
     return s
 
 
@@ -551,7 +594,8 @@ def pixtral_12b(tensors, config, kind):
 
 FAMILIES = [(qwen3_5_made, "../qwen3_5_vl"), (qwen2_5, "qwen2_5_vl"), (qwen2_5_apart, "qwen2_5_vl"), (qwen2_5_old, "qwen2_5_vl"),
             (qwen2_5_omni, "qwen2_5_vl"), (qwen3, "qwen3_vl"), (gemma3, "gemma3"),
-            (gemma4, "gemma4_e"), (gemma4, "gemma4_dense"), (lfm2, "lfm2_vl"), (pixtral, "mistral3")]
+            (gemma4, "gemma4_e"), (gemma4, "gemma4_dense"),
+            (gemma4_unified, "../gemma4_unified"), (lfm2, "lfm2_vl"), (pixtral, "mistral3")]
 TREE_FAMILIES = [(pixtral_12b, "pixtral"), (qwen2_vl, "qwen2_vl")]      # in the tree
 
 
@@ -562,9 +606,18 @@ def bmp(path, w, h):
     return path
 
 
+def tone(path):
+    with wave.open(path, "wb") as w:
+        w.setnchannels(1)
+        w.setsampwidth(2)
+        w.setframerate(16000)
+        w.writeframes((np.sin(np.arange(5000) * 0.2) * 9000).astype("<i2").tobytes())
+    return path
+
+
 def logits(weft, model, ids, arith, pictures, *more):
     out = ids + ".logits"
-    given = [x for p in pictures for x in ("--image", p)]
+    given = [x for p in pictures for x in ("--sound" if p.endswith(".wav") else "--image", p)]
     p = subprocess.run([weft, "logits", model, "--ids", ids, "--arith", arith, "--out", out, "--threads", "2", *given, *more],
                        capture_output=True)
     if p.returncode or b"warn" in p.stderr.lower():
@@ -605,8 +658,9 @@ def check(weft, tmp, s, name, kind, pictures):
     s.write(folder, os.path.join(files, "model.gguf"), beside)
     os.symlink(os.path.join(files, "model.gguf"), alone)
     mark = s.config.get("boi_token_index") or s.config.get("image_token_id") or s.config.get("image_token_index")
+    pictures = pictures + [tone(os.path.join(tmp, "tone.wav"))] * s.sounds
     with open(ids, "w") as f:
-        json.dump([5, 6, 7] + [x for _ in pictures for x in (mark, 8, 9)], f)
+        json.dump([5, 6, 7] + [x for p in pictures for x in (s.config["audio_token_id"] if p.endswith(".wav") else mark, 8, 9)], f)
     ways = [("beside", files, ()), ("named", alone, ("--mmproj", s.made or beside))]
     if s.written:
         own, why = written(weft, folder, s.kind)
@@ -641,6 +695,8 @@ def main():
             if only and family.__name__ not in only:
                 continue
             folder = name if os.path.isdir(name) else os.path.join(shared, "_vision2", name, "hf-f32")
+            if name.startswith("../gemma4"):
+                folder = os.path.join(shared, "_vision2", name, "hf-bf16")
             if not os.path.isdir(folder):
                 print("skipped: no %s" % folder)
                 continue

@@ -588,7 +588,7 @@ void generation_reply(struct generation *g, struct buf *body)
 	put_warnings(g, &extra);
 	x->status = 200;
 	if (x->conn)
-		conn_reply_whole(x->conn, 200, "application/json", extra.p, body);
+		conn_reply_whole(x->conn, 200, g->reply_type ? g->reply_type : "application/json", extra.p, body);
 	buf_fini(&extra);
 	exchange_end(x);
 }

@@ -111,6 +111,10 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 			                   "GET, HEAD");
 			continue;
 		}
+		if (gate_body(h, r->form, p)) {
+			p->shape = shape;
+			return NULL;
+		}
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
 			problem_set(
 				p, 401, "invalid_api_key", NULL,

@@ -92,6 +92,7 @@ struct route {
 	bool exact;     /* the path has no other spelling, so that a rule of a proxy can close it */
 	bool post, del; /* POST or DELETE; else GET and HEAD */
 	bool open;      /* needs no API key */
+	bool form;      /* a body is multipart/form-data; else JSON */
 	enum error_shape shape;
 	const struct endpoint *endpoint;
 };

@@ -120,7 +120,17 @@ int gate_check(const struct gate *g, const struct http *h, struct problem *p)
 			p, 403, "foreign_origin", NULL,
 			"pages of %.*s may not use this server; it is started with --cors-origin for those that may",
 			(int)(origin.n < 100 ? origin.n : 100), origin.p);
-	if (is_type(h, "text/plain") || is_type(h, "multipart/form-data"))
+	return 0;
+}
+
+int gate_body(const struct http *h, bool form, struct problem *p)
+{
+	bool is_form = is_type(h, "multipart/form-data");
+
+	if (form && !is_form)
+		return problem_set(p, 415, NULL, NULL,
+		                   "a body is a form: send it with Content-Type: multipart/form-data");
+	if (!form && (is_form || is_type(h, "text/plain")))
 		return problem_set(p, 415, NULL, NULL, "a body is JSON: send it with Content-Type: application/json");
 	return 0;
 }

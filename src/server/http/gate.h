@@ -26,8 +26,9 @@ bool gate_is_local(const char *host);
 /* May a page of this request's origin read the reply?  Our own pages need no permission. */
 bool gate_allows(const struct gate *g, const struct http *h);
 
-/* 0, or *p's status: 403 for a page of elsewhere or a Host that is not ours, 415 for a body of a
- * type that pages send unasked. */
+/* 0, or *p's status: 403 for a page of elsewhere or a Host that is not ours. */
 int gate_check(const struct gate *g, const struct http *h, struct problem *p);
+/* 0, or *p's status: 415 for a body of a type that pages send unasked, but for forms where a route wants one. */
+int gate_body(const struct http *h, bool form, struct problem *p);
 
 #endif

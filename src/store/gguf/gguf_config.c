@@ -219,7 +219,8 @@ static void put_seeing(struct gguf_conf *c, const struct gguf_projector *p)
 
 	gguf_put_str(c, "model_type", f->of[p->which].whole);
 	for (int i = 0; i < PROJECTOR_MARKS && f->token[i].text; i++)
-		gguf_put_int(c, f->token[i].member, p->token[i]);
+		if (p->token[i] >= 0)
+			gguf_put_int(c, f->token[i].member, p->token[i]);
 	if (f->around)
 		f->around(&tower);
 	gguf_put_name(&tower, "vision_config");

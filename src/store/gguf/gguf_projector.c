@@ -113,6 +113,8 @@ static int check_model(struct gguf_projector *p, const struct gguf_model *text, 
 		               "%s: key clip.vision.projection_dim: %" PRId64 ", %s has vectors of %" PRId64, p->g.path,
 		               out, text->part[0].path, width);
 	p->m.blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
+	if (!c.code && p->form->flat && !p->m.blocks)
+		return 0;
 	if (!c.code && (p->m.blocks < 1 || p->m.blocks > PROJECTOR_BLOCKS_MAX))
 		gguf_conf_fail(&c, E_FORMAT, "key clip.vision.block_count: %" PRId64 ", 1 to %d are read", p->m.blocks,
 		               PROJECTOR_BLOCKS_MAX);
@@ -130,6 +132,9 @@ static int find_tokens(struct gguf_projector *p, const struct gguf_model *text, 
 	for (int i = 0; i < PROJECTOR_MARKS && p->form->token[i].text && !code; i++) {
 		const char *s = p->form->token[i].text;
 
+		p->token[i] = -1;
+		if (p->form->token[i].sound && !gguf_info(&p->g, "mm.a.input_projection.weight"))
+			continue;
 		p->token[i] = gguf_vocab_find(&v, s, strlen(s));
 		if (p->token[i] < 0)
 			code = err_set(err, E_MISSING,

@@ -9,7 +9,7 @@
 
 #include "store/gguf/gguf_conf.h"
 
-enum { PROJECTOR_ARCHS = 4, PROJECTOR_MARKS = 2 };
+enum { PROJECTOR_ARCHS = 4, PROJECTOR_MARKS = 4 };
 
 /* Behind "v.blk.N.", "v.deepstack.N." or whole.  One that ends with a dot stands for every tensor that begins so, and hf for
  * what is put in place of that beginning.  hf NULL: its elements are listed with another tensor. */
@@ -28,11 +28,13 @@ struct projector_form {
 	} of[PROJECTOR_ARCHS];
 	const char *block; /* "model.visual.blocks.": the number of the block and a dot follow */
 	const struct projector_name *top, *in_block;
+	bool flat;      /* there are no blocks, and block_count is 0 */
 	bool old_names; /* files from before 2025 call the way up of an MLP down, and the other way round */
 	/* Tokens by their text, of which the first stands for a row of an image; and the members of config.json that have their
-	 * ids. */
+	 * ids.  One that `sound` is set of is left out where the projector has nothing for sounds. */
 	struct {
 		const char *text, *member;
+		bool sound;
 	} token[PROJECTOR_MARKS];
 	/* Members of vision_config, of config.json around it, and of text_config; the last two may be NULL.  c reads the keys
 	 * of the projector, text those of the model. */
@@ -48,8 +50,8 @@ struct gguf_projector {
 	struct gguf g;
 	struct gguf_model m; /* keys of c are those of clip.vision */
 	const struct projector_form *form;
-	int which; /* of form->of */
-	int32_t token[PROJECTOR_MARKS];
+	int which;                      /* of form->of */
+	int32_t token[PROJECTOR_MARKS]; /* -1: left out */
 	struct gguf_tensor **t;
 	size_t n;
 };

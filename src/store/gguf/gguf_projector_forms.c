@@ -137,6 +137,61 @@ static void pixels_fill(const struct gguf_model *m, const struct gguf_tensor *t,
 
 static const struct gguf_fix pixels = { pixels_shape, pixels_fill };
 
+/* Colours of a pixel side by side again, of a vector or of a matrix's columns, whose patches have them in planes. */
+static int planes_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	const struct gguf_info *i = t->from;
+	char has[160];
+
+	if (i->type->block != 1 || i->n_dim > 2 || i->ne[0] % 3)
+		return err_set(err, E_FORMAT, "%s: tensor %s: is %s %s, numbers of patches of 3 colours are wanted",
+		               m->part[0].path, i->name, i->type->name, shape_text(has, sizeof has, i->ne, i->n_dim));
+	t->t.data = NULL;
+	return 0;
+}
+
+static void planes_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	int64_t cols = t->from->ne[0], n_pixel = cols / 3, rows = t->from->count / cols;
+	size_t n = t->from->bytes / (size_t)t->from->count;
+
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t p = 0; p < n_pixel; p++)
+			for (int64_t c = 0; c < 3; c++)
+				memcpy(to + (size_t)(r * cols + p * 3 + c) * n,
+				       t->from->data + (size_t)(r * cols + c * n_pixel + p) * n, n);
+}
+
+static const struct gguf_fix planes = { planes_shape, planes_fill };
+
+/* Places by axis, [2][places][width], as [places][2][width]. */
+static int axes_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	const struct gguf_info *i = t->from;
+	char has[160];
+
+	if (i->type->block != 1 || i->n_dim != 3 || i->ne[2] != 2)
+		return err_set(err, E_FORMAT, "%s: tensor %s: is %s %s, places of 2 axes are wanted", m->part[0].path,
+		               i->name, i->type->name, shape_text(has, sizeof has, i->ne, i->n_dim));
+	t->t.dim[0] = i->ne[1];
+	t->t.dim[1] = 2;
+	t->t.data = NULL;
+	return 0;
+}
+
+static void axes_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	int64_t places = t->from->ne[1];
+	size_t row = t->from->bytes / (size_t)(2 * places);
+
+	for (int64_t p = 0; p < places; p++)
+		for (int64_t axis = 0; axis < 2; axis++)
+			memcpy(to + (size_t)(2 * p + axis) * row, t->from->data + (size_t)(axis * places + p) * row,
+			       row);
+}
+
+static const struct gguf_fix axes = { axes_shape, axes_fill };
+
 /* Queries, keys and values of a block, which are one matrix.  Converters write the three one after the other, so that it can
  * mostly stay in the file. */
 static const struct gguf_info *beside_q(const struct gguf_model *m, const struct gguf_tensor *t, char which,
@@ -544,6 +599,39 @@ static void processor_gemma4(struct gguf_conf *c)
 	gguf_put_bool(c, "do_normalize", false);
 }
 
+static const struct projector_name unified_top[] = {
+	{ "v.patch_norm.1.", "model.vision_embedder.patch_ln1.", &planes },
+	{ "v.patch_embd.weight", "model.vision_embedder.patch_dense.weight", &planes },
+	{ "v.patch_embd.bias", "model.vision_embedder.patch_dense.bias", NULL },
+	{ "v.patch_norm.2.", "model.vision_embedder.patch_ln2.", NULL },
+	{ "v.patch_norm.3.", "model.vision_embedder.pos_norm.", NULL },
+	{ "v.position_embd.weight", "model.vision_embedder.pos_embedding", &axes },
+	{ "mm.input_projection.weight", "model.embed_vision.embedding_projection.weight", NULL },
+	{ "mm.a.input_projection.weight", "model.embed_audio.embedding_projection.weight", NULL },
+	{ NULL, NULL, NULL },
+};
+
+static void put_unified(struct gguf_conf *c)
+{
+	gguf_put_int(c, "mm_embed_dim", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
+	gguf_put_int(c, "mm_posemb_size", edge(c, "v.position_embd.weight", 1));
+	gguf_put_int(c, "patch_size", gguf_conf_int(c, "patch_size", GGUF_NEEDED));
+	gguf_put_int(c, "pooling_kernel_size", gguf_conf_int(c, "projector.scale_factor", 3));
+	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", 1e-6));
+}
+
+/* The frame of a sound is as long as its matrix is wide. */
+static void around_unified(struct gguf_conf *c)
+{
+	if (c->code || !has(c, "mm.a.input_projection.weight"))
+		return;
+	gguf_put_name(c, "audio_config");
+	buf_puts(c->out, "{");
+	gguf_put_str(c, "model_type", "gemma4_unified_audio");
+	gguf_put_int(c, "audio_samples_per_token", edge(c, "mm.a.input_projection.weight", 0));
+	buf_puts(c->out, "}");
+}
+
 /* ---- Pixtral ---- */
 
 static const struct projector_name pixtral_top[] = {
@@ -669,6 +757,20 @@ const struct projector_form projector_forms[] = {
 	  .in_block = gemma4_block,
 	  .token = { { "<|image|>", "image_token_id" } },
 	  .vision = put_gemma4,
+	  .text = text_gemma4,
+	  .processor = processor_gemma4 },
+	{ .type = "gemma4uv",
+	  .of = { { "gemma4", "gemma4_unified", NULL } },
+	  .block = "",
+	  .top = unified_top,
+	  .in_block = unified_top,
+	  .flat = true,
+	  .token = { { "<|image|>", "image_token_id", false },
+	             { "<|audio|>", "audio_token_id", true },
+	             { "<|audio>", "boa_token_id", true },
+	             { "<audio|>", "eoa_token_id", true } },
+	  .vision = put_unified,
+	  .around = around_unified,
 	  .text = text_gemma4,
 	  .processor = processor_gemma4 },
 	{ .type = "lfm2",
