@@ -328,6 +328,11 @@ int export_folder(struct store *st, const struct folder_kind *kind, const struct
 	if (st->coded)
 		rc = err_set(err, E_UNSUPPORTED, "%s: is quantised already; take the model that it was made from",
 		             st->dir);
+	if (!rc && st->basis)
+		rc = err_set(err, E_UNSUPPORTED,
+		             "%s: has weights in a rotated basis, which no folder is written with; take "
+		             "the model that it was made from",
+		             st->dir);
 	if (!rc)
 		rc = plan_make(&p, err);
 	if (!rc && mkdir(dir.p, 0777) && errno != EEXIST)

@@ -88,7 +88,7 @@ static void transpose(struct binder *b, struct weight *out, const struct weight 
 	float *row = xmalloc((size_t)rank * sizeof *row), *at = bind_table(b, half ? (n + 1) / 2 : n);
 
 	for (int i = 0; i < nope; i++) {
-		w->fmt->decode(row, w, first + i);
+		weight_decode(row, w, first + i);
 		for (int j = 0; j < rank; j++) {
 			if (half) {
 				uint16_t bits = float_to_bf16(row[j]);

@@ -29,9 +29,6 @@ static const struct {
 	{ "deberta-v2", ENCODER },
 	{ "t5", "an encoder and a decoder; weft serves decoders alone" },
 	{ "whisper", "speech recognition; weft serves text" },
-	{ "prism_hadamard_qwen35",
-	  "its weights are in a rotated basis, which inputs would have to be turned into; PrismML's "
-	  "models of 1 bit, and GGUF files without prism.hadamard keys, are read" },
 	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
 };
 

@@ -314,7 +314,7 @@ static void norm_head(struct binder *b, struct trunk *t)
 	float *row = xmalloc(hidden * sizeof *row), *gain = bind_table(b, hidden);
 
 	for (int i = 0; i < t->vocab; i++) {
-		t->head.fmt->decode(row, &t->head, i);
+		weight_decode(row, &t->head, i);
 		for (size_t j = 0; j < hidden; j++)
 			square[j] += (double)row[j] * (double)row[j];
 	}

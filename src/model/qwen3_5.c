@@ -27,6 +27,7 @@
 #include "model/rotary.h"
 #include "model/trunk.h"
 #include "model/work.h"
+#include "quant/basis.h"
 
 /* Where a product of the delta net's input goes. */
 enum { TO_QKV, TO_Z, TO_B, TO_A, TO_COUNT };
@@ -121,7 +122,7 @@ static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int 
 	p->sparse = arena_zalloc(a, (size_t)layers * sizeof *p->sparse);
 	p->ffn.inner = conf_int_or(c, "intermediate_size", 0, 0, CONF_DIM_MAX);
 	/* A dense model lacks the keys of the mixture. */
-	if (is(m, "qwen3_5") || is(m, "qwen3_5_text"))
+	if (is(m, "qwen3_5") || is(m, "qwen3_5_text") || is(m, "prism_hadamard_qwen35"))
 		p->moe.experts = conf_int_or(c, "num_experts", 0, 0, 1 << 16);
 	else
 		p->moe.experts = conf_int(c, "num_experts", next ? 0 : 1, 1 << 16);
@@ -271,6 +272,21 @@ static const float *conv_of(struct binder *b, const float *w, int channels, int 
 	return t;
 }
 
+/* Where weights are in a rotated basis and heads lie tiled, the columns of out_proj are in the order of training all the
+ * same: its rotation moves the heads. */
+static void grouped_basis(struct binder *b, struct weight *out, const struct state_shape *d)
+{
+	struct basis *of;
+
+	if (b->code || !out->basis || !d->tiled)
+		return;
+	of = arena_alloc(&b->m->arena, sizeof *of);
+	*of = *out->basis;
+	of->head = d->dim_v;
+	of->heads_k = d->heads_k;
+	out->basis = of;
+}
+
 static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, const struct plan *p, int i)
 {
 	const struct state_shape *d = &p->delta;
@@ -280,6 +296,7 @@ static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, 
 	else
 		bind_inputs(b, x, q, d, i);
 	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
+	grouped_basis(b, &x->out, d);
 	x->op.reader = &x->out;
 	x->op.conv = conv_of(
 		b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
@@ -465,7 +482,8 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 	return b.code;
 }
 
-static const char *const arch[] = { "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", NULL };
+static const char *const arch[] = { "qwen3_5",    "qwen3_5_text",          "qwen3_5_moe", "qwen3_5_moe_text",
+	                            "qwen3_next", "prism_hadamard_qwen35", NULL };
 
 const struct model_ops qwen3_5_ops = {
 	.arch = arch,

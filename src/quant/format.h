@@ -98,6 +98,8 @@ enum arith { ARITH_F32, ARITH_FAST };
 
 /* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed from the mapped file; never written. */
 struct packed;
+struct basis; /* basis.h */
+struct basis; /* quant/basis.h */
 struct weight {
 	const struct format *fmt;
 	const char *name; /* tensor name, for messages */
@@ -111,6 +113,8 @@ struct weight {
 	/* The packed form (packed.h) of the tensor in which these are rows packed_row0 and on; NULL: never packed. */
 	struct packed *packed;
 	int packed_row0;
+	/* The rows are in this basis: products turn their inputs into it, and weight_decode undoes it.  NULL: as they are. */
+	const struct basis *basis;
 };
 
 /* Bytes of a row's scales, and of its biases if it has any; 0: they do not lie apart from the row. */
@@ -118,12 +122,15 @@ size_t weight_scale_bytes(const struct weight *w);
 
 /* Rows [first, first + n) as a weight of their own: one expert of a stack, one half of a fused pair. */
 struct weight weight_rows(const struct weight *w, int first, int n);
+/* out[cols] = row o in the basis of the inputs: what an input is multiplied by, or a table's entry. */
+void weight_decode(float *out, const struct weight *w, int o);
 
 /* Rows of activations in the forms kernels want.  f is always there; q, scale and sum only when prepared for a coded
  * format. */
 struct acts {
 	int rows, cols;
-	const float *f; /* [rows][ld] */
+	const struct basis *basis; /* of f and what is made of it; NULL: as the operation got it */
+	const float *f;            /* [rows][ld] */
 	size_t ld;
 	int group;               /* of q; 0 when q is not there */
 	const int8_t *q;         /* [rows][cols], in [-127, 127] */
@@ -186,7 +193,7 @@ struct coding;
 struct format {
 	const char *name; /* "bf16", "affine4" */
 	int bits;         /* per element, scales aside */
-	/* The truth: row o as floats, in plain C. */
+	/* The truth: row o as floats, in plain C, in the weight's own basis. */
 	void (*decode)(float *out, const struct weight *w, int o);
 	/* Fills k for a level: scalar first, then what is better. */
 	void (*kernels)(struct kernels *k, enum cpu_level level);
@@ -224,6 +231,8 @@ void quant_peaks(struct peaks *p, enum cpu_level level);
 struct vec_kernels {
 	float (*dot)(const float *a, const float *b, int n);
 	float (*sum_squares)(const float *a, int n);
+	/* x = scale * H x, H of 1 and -1; n is a power of two.  Sums of neighbours first, the factor last. */
+	void (*hadamard)(float *x, int n, float scale);
 };
 void vec_kernels(struct vec_kernels *k, enum cpu_level level);
 

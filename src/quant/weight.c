@@ -1,5 +1,5 @@
 /* weight.c - rows of a weight. */
-#include "quant/format.h"
+#include "quant/basis.h"
 
 size_t weight_scale_bytes(const struct weight *w)
 {
@@ -18,4 +18,11 @@ struct weight weight_rows(const struct weight *w, int first, int n)
 		r.biases += (size_t)first * weight_scale_bytes(w);
 	r.packed_row0 += first;
 	return r;
+}
+
+void weight_decode(float *out, const struct weight *w, int o)
+{
+	w->fmt->decode(out, w, o);
+	if (w->basis)
+		basis_undo(w->basis, out);
 }

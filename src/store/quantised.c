@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "quant/gguf/gguf.h"
+#include "store/basis_file.h"
 #include "store/foreign.h"
 
 /* Names in the config are those after mlx's own renaming, or before it. */
@@ -361,6 +362,17 @@ static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, co
 	return 0;
 }
 
+/* The basis of a matrix that was read. */
+static int in_basis(struct store *st, struct tensor *t, const struct wanted *m, struct weight *out, struct err *err)
+{
+	if (!t->turned)
+		return 0;
+	if (m->n || m->flat)
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: a stack in a rotated basis is not read", t->file,
+		               t->name);
+	return basis_of(st, t, m->cols, &out->basis, err);
+}
+
 static int matrix(struct store *st, const char *path, const struct wanted *m, struct weight *out, struct err *err)
 {
 	const struct quant_entry *e = coded_entry(st, path);
@@ -369,11 +381,17 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	bool foreign;
 	int code = foreign_matrix(st, path, m, out, &foreign, err);
 
-	if (foreign)
-		return code;
 	buf_init(&name);
 	buf_printf(&name, "%s.weight", path);
 	w = store_find(st, name.p);
+	if (foreign) {
+		if (!code && w && w->turned)
+			code = err_set(err, E_UNSUPPORTED,
+			               "%s: tensor %s: in a rotated basis, and of a quantiser whose "
+			               "weights are not read so",
+			               w->file, name.p);
+		goto out;
+	}
 	if (!w)
 		w = store_find(st, path); /* a stack without the suffix */
 	if (!w) {
@@ -395,6 +413,8 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 		code = coded(st, path, w, s, e, m, out, err);
 	else
 		code = plain(st, w, m, out, err);
+	if (!code)
+		code = in_basis(st, w, m, out, err);
 out:
 	buf_fini(&name);
 	return code;

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "store/basis_file.h"
 #include "store/foreign.h"
 #include "store/quantised.h"
 
@@ -93,9 +94,10 @@ static int open_tensors(struct store *st, struct err *err)
 	st->n = st->box.n;
 	st->file = st->box.file;
 	st->n_file = st->box.n_file;
-	if (!code)
-		coded_count_elements(st);
-	return code;
+	if (code)
+		return code;
+	coded_count_elements(st);
+	return basis_read(st, err);
 }
 
 static int open_as(struct store **out, const struct container_ops *ops, const char *path, const char *name,
@@ -241,6 +243,8 @@ int store_floats(struct store *st, struct arena *a, const char *name, int64_t co
 		return store_missing(st, name, err);
 	if (t->count != count)
 		return store_shape_error(st, t, &count, 1, err);
+	if (t->turned)
+		return err_set(err, E_FORMAT, "%s: tensor %s: a vector in a rotated basis is not read", t->file, name);
 	if (t->format || (t->type != DT_F16 && t->type != DT_BF16 && t->type != DT_F32 && t->type != DT_F64))
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a vector is read as BF16, F16, F32 or F64",
 		               t->file, name, tensor_type_name(t));

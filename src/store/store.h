@@ -59,6 +59,10 @@ struct store {
 	bool coded;                  /* the config has a quantization section; then dflt holds */
 	struct quant_entry dflt, *entry;
 	size_t n_entry;
+	/* basis_file.h: a basis for each width; whether widths have signs; inputs of a block. */
+	struct basis *basis;
+	int n_basis, basis_block;
+	bool basis_signs;
 	/* For other quantisers (foreign.h): the bits of a code, 0 where the config names no such quantiser. */
 	struct {
 		int bits, block[2]; /* block: rows and inputs that share an FP8 scale */

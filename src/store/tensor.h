@@ -2,6 +2,7 @@
 #ifndef STORE_TENSOR_H
 #define STORE_TENSOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,7 @@ struct tensor {
 	size_t stored;             /* of that matrix: bytes with scales and biases */
 	const struct weight *made; /* that matrix, where its codes or scales were laid out anew; NULL: as in the file */
 	const char *ignored;       /* why; NULL while neither used nor ignored */
+	bool turned;               /* its rows are in another basis (basis_file.h) */
 	const struct weight *whole; /* the matrix, where it may be packed into blocks; NULL: it may not */
 	struct packed packed;       /* of it, once they are there */
 };

@@ -218,7 +218,8 @@ static void bind_qwen2(struct tower *t, struct binder *b, struct conf *c)
 	bind_merger(b, t, &t->projector, "merger.ln_q", "merger.mlp.0", "merger.mlp.2", TOWER_NORM_LAYER, false);
 }
 
-static const char *const qwen_types[] = { "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", NULL };
+static const char *const qwen_types[] = { "qwen3_5",      "qwen3_5_moe",           "qwen3_vl",
+	                                  "qwen3_vl_moe", "prism_hadamard_qwen35", NULL };
 static const char *const qwen2_5_types[] = { "qwen2_5_vl", NULL };
 static const char *const qwen2_types[] = { "qwen2_vl", NULL };
 static const char *const no_marks[] = { NULL };

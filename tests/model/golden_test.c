@@ -29,6 +29,7 @@ static const char *const more_shapes[] = { "qwen3_5_vl",
 	                                   "mistral4_mm",
 	                                   "llama4",
 	                                   "_gguf/models/bonsai_mlx_1bit",
+	                                   "_gguf/models/bonsai_mlx_2bit",
 	                                   NULL };
 
 /* ---- the vectors ---- */

@@ -78,6 +78,13 @@ void gguf_made_u32s(struct gguf_made *g, const char *key, const uint32_t *v, int
 		put(&g->pairs, v[i], 4);
 }
 
+void gguf_made_i32s(struct gguf_made *g, const char *key, const int32_t *v, int n)
+{
+	begin_list(g, key, GGUF_I32, n);
+	for (int i = 0; i < n; i++)
+		put(&g->pairs, (uint32_t)v[i], 4);
+}
+
 static void align(struct buf *b, size_t at)
 {
 	while ((at + b->n) % ALIGNMENT)

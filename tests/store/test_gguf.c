@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "folder.h"
 #include "gguf_made.h"
+#include "quant/basis.h"
 #include "store/gguf/gguf_pre.h"
 #include "store/store.h"
 
@@ -517,28 +518,101 @@ static void test_templates(void **state)
 	}
 }
 
-/* Weights in another basis are not read as if they were in the usual one. */
+/* The keys of a rotated basis, with another value of one; NULL: without it. */
+static void put_rotation(struct gguf_made *m, const char *other, const char *its)
+{
+	static const struct {
+		const char *key, *value;
+	} all[] = {
+		{ "version", "1" },
+		{ "block_size", "32" },
+		{ "transform", "normalized-sylvester-walsh-hadamard" },
+		{ "axis", "input-last-dimension" },
+		{ "sign_mode", "explicit" },
+		{ "sign_widths", "32" },
+		{ "sign_values", "-1" },
+		{ "weight_names", "output.weight" },
+		{ "inverse_weight_names", "token_embd.weight" },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		const char *key = all[i].key, *value = strcmp(key, other) ? all[i].value : its;
+		char full[80];
+		int32_t v[32];
+
+		snprintf(full, sizeof full, "prism.hadamard.%s", key);
+		for (int k = 0; value && k < 32; k++)
+			v[k] = k % 3 ? 1 : atoi(value);
+		if (!value)
+			continue;
+		if (!strcmp(key, "sign_values") || !strcmp(key, "sign_widths"))
+			gguf_made_i32s(m, full, v, strcmp(key, "sign_values") ? 1 : 32);
+		else if (strstr(key, "_names"))
+			gguf_made_strs(m, full, &value, 1);
+		else if (value[0] >= '0' && value[0] <= '9')
+			gguf_made_u32(m, full, (uint32_t)atoi(value));
+		else
+			gguf_made_str(m, full, value);
+	}
+}
+
 static void test_rotated(void **state)
 {
-	static const int64_t ne[] = { 32, 0 };
-	char *dir = folder_new();
-	struct gguf_made m;
-	struct store *st;
-	struct buf b;
-	struct err err;
+	static const struct {
+		const char *key, *value, *says; /* says NULL: it is read */
+	} wrong[] = {
+		{ "", "", NULL },
+		{ "sign_mode", "identity", NULL },
+		{ "version", NULL, "version: missing" },
+		{ "version", "3", "version: is none of 1 and 2" },
+		{ "version", "2", "tied_output: is true in version 2 alone" },
+		{ "block_size", "24", "block_size: is not a power of two" },
+		{ "block_size", "0", "block_size: is not a power of two" },
+		{ "block_size", "64", "sign_widths: a width is not a multiple" },
+		{ "transform", "fourier", "transform: is \"fourier\"" },
+		{ "axis", NULL, "axis: is \"\"" },
+		{ "sign_mode", "some", "sign_mode: is none" },
+		{ "sign_widths", "0", "sign_widths: a width is not a multiple" },
+		{ "sign_widths", "64", "sign_values: holds fewer" },
+		{ "sign_values", "2", "sign_values: holds another number" },
+		{ "sign_values", NULL, "sign_values: holds fewer" },
+		{ "weight_names", NULL, "weight_names: is not a list" },
+		{ "weight_names", "blk.0.ffn_up.weight",
+		  "names \"model.layers.0.mlp.up_proj.weight\", which the model does not have" },
+		{ "weight_names", "x", "weight_names: names \"x\", which the model does not have" },
+		{ "inverse_weight_names", "output.weight", "names \"lm_head.weight\", which is there twice" },
+	};
+	static const int64_t ne[] = { 32, 20, 0 };
 
-	gguf_made_init(&m);
-	gguf_made_str(&m, "general.architecture", "llama");
-	gguf_made_u32(&m, "prism.hadamard.version", 1);
-	gguf_made_tensor(&m, "token_embd.weight", 0, ne, NULL, 128);
-	buf_init(&b);
-	gguf_made_file(&m, &b);
-	folder_put(dir, "m.gguf", b.p, b.n);
-	assert_int_equal(store_open(&st, folder_path(dir, "m.gguf"), &err), E_UNSUPPORTED);
-	assert_says(&err, "key prism.hadamard.version: weights in a rotated basis");
-	buf_fini(&b);
-	gguf_made_fini(&m);
-	folder_remove(dir);
+	for (size_t c = 0; c < sizeof wrong / sizeof *wrong; c++) {
+		char *dir = folder_new();
+		struct gguf_made m;
+		struct weight w;
+		struct store *st;
+		struct err err;
+		int code;
+
+		gguf_made_init(&m);
+		llama_keys(&m);
+		put_rotation(&m, wrong[c].key, wrong[c].value);
+		gguf_made_tensor(&m, "token_embd.weight", 0, ne, NULL, 4 * 32 * 20);
+		gguf_made_tensor(&m, "output.weight", 0, ne, NULL, 4 * 32 * 20);
+		put_file(dir, "m.gguf", &m);
+		code = store_open(&st, folder_path(dir, "m.gguf"), &err);
+		if (wrong[c].says) {
+			assert_int_not_equal(code, 0);
+			assert_says(&err, wrong[c].says);
+		} else {
+			assert_int_equal(code, 0);
+			assert_int_equal(store_weight(st, "lm_head", 20, 32, &w, &err), 0);
+			assert_non_null(w.basis);
+			assert_int_equal(w.basis->block, 32);
+			assert_int_equal(w.basis->sign != NULL, wrong[c].key[0] == 0);
+			store_close(st);
+		}
+		gguf_made_fini(&m);
+		folder_remove(dir);
+	}
 }
 
 int main(int argc, char **argv)

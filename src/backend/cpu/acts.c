@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/races.h"
+#include "quant/basis.h"
 
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n)
 {
@@ -163,16 +164,57 @@ void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int
 	cpu_acts_runs(c, a, (const int[]){ 0, n }, 1, &from, NULL, group, at);
 }
 
+/* ---- in the basis of a weight ---- */
+
+struct turn_job {
+	const struct cpu_backend *c;
+	const struct basis *basis;
+	float *out;
+	const float *in;
+};
+
+static void turn_rows(void *ctx, int begin, int end)
+{
+	const struct turn_job *j = ctx;
+	size_t cols = (size_t)j->basis->cols;
+
+	for (size_t r = (size_t)begin; r < (size_t)end; r++) {
+		races_read(j->in + r * cols, cols * sizeof *j->in);
+		races_write(j->out + r * cols, cols * sizeof *j->out);
+		basis_turn(j->basis, &j->c->vec, j->out + r * cols, j->in + r * cols);
+	}
+}
+
+/* in[rows][cols] in the basis, which is that of acts[0..n) that have one: it is made once. */
+static const float *turned(struct cpu_backend *c, const struct acts *acts, int n, const struct basis *basis,
+                           const float *in, int rows)
+{
+	struct turn_job j = { .c = c, .basis = basis, .in = in };
+
+	for (int i = 0; i < n; i++)
+		if (acts[i].basis) {
+			assert(acts[i].basis == basis);
+			return acts[i].f;
+		}
+	j.out = room_get(&c->turned, (size_t)rows * (size_t)basis->cols * sizeof *j.out);
+	cpu_range(c, turn_rows, &j, rows, 8192 / basis->cols + 1);
+	return j.out;
+}
+
 const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
                                 enum arith arith, const float *in, int rows)
 {
 	int group = cpu_act_group(c, w, arith, rows), at = 0;
 
-	while (at < *n && (group == ACTS_PAIRS ? !acts[at].pairs : acts[at].group != group))
+	while (at < *n &&
+	       (acts[at].basis != w->basis || (group == ACTS_PAIRS ? !acts[at].pairs : acts[at].group != group)))
 		at++;
 	if (at == *n) {
 		assert(*n < ACTS_MAX);
+		if (w->basis)
+			in = turned(c, acts, *n, w->basis, in, rows);
 		cpu_acts(c, &acts[(*n)++], in, rows, w->cols, group, at);
+		acts[at].basis = w->basis;
 	}
 	return &acts[at];
 }
@@ -194,7 +236,7 @@ static bool adapted(const struct pass *p, const struct weight *w)
 struct made *cpu_made_open(const struct pass *p, const struct weight *reader, const float *of, int n, int stretch)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
-	int group = reader ? cpu_act_group(c, reader, p->arith, n) : 0;
+	int group = reader && !reader->basis ? cpu_act_group(c, reader, p->arith, n) : 0;
 	size_t values = reader ? (size_t)n * (size_t)reader->cols : 0, groups;
 	struct made *m = &c->made;
 	uint8_t *at;

@@ -144,7 +144,7 @@ static void embed_rows(void *ctx, int begin, int end)
 		int row = j->index[i] < 0 ? 0 : j->index[i];
 
 		assert(row < j->table->rows);
-		j->table->fmt->decode(j->out + (size_t)i * (size_t)j->cols, j->table, row);
+		weight_decode(j->out + (size_t)i * (size_t)j->cols, j->table, row);
 	}
 }
 
@@ -316,6 +316,7 @@ static void cpu_close(struct backend *be)
 	free(c->work.p);
 	free(c->low.p);
 	free(c->low_h.p);
+	free(c->turned.p);
 	slots_free(c->slots);
 	row_tables_free(c->rows);
 	pack_free(c->pack);

@@ -49,6 +49,7 @@ struct cpu_backend {
 	struct room parts;          /* how a product is cut */
 	struct room work;           /* of the operation in progress */
 	struct room low, low_h;     /* what adapters add to the products in progress */
+	struct room turned;         /* the inputs of the products in progress in the basis of weights */
 	struct pack *pack;          /* what models have placed: pack.h */
 	struct slots *slots;        /* experts that are read when they are used: slots.h; NULL: none */
 	struct row_tables *rows;    /* tables whose rows are read when they are looked up: row_tables.h; NULL: none */
@@ -81,7 +82,7 @@ void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int gr
 const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f);
 
 /* in[n][cols] ready for weights in groups of `group` (0: floats only; or ACTS_PAIRS), in
- * c->acts[at]. */
+ * c->acts[at]; as they are, without a basis. */
 void cpu_acts(struct cpu_backend *c, struct acts *a, const float *in, int n, int cols, int group, int at);
 /* Prepares activations for runs of rows of which each is multiplied by other weights: run[i], i < n_run, gets rows
  * first[i] to first[i + 1] - 1, counted from 0, with tiles of its own where it is long enough.  Row j is row row[j]
@@ -90,7 +91,8 @@ void cpu_acts_runs(struct cpu_backend *c, struct acts *run, const int *first, in
                    const int *row, int group, int at);
 /* The group that w's kernel wants of n rows of activations under arith; 0: floats; or ACTS_PAIRS. */
 int cpu_act_group(struct cpu_backend *c, const struct weight *w, enum arith arith, int n);
-/* in as w's kernel wants it, made in acts[*n] and c->acts[*n] unless it is among the *n there are. */
+/* in as w's kernel wants it, made in acts[*n] and c->acts[*n] unless it is among the *n there are.  Weights of one call
+ * that are in a basis share it. */
 const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n, const struct weight *w,
                                 enum arith arith, const float *in, int rows);
 

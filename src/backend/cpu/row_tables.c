@@ -237,7 +237,7 @@ static void decode_rows(void *ctx, int begin, int end)
 		w.data = row_at(j->t, v, 0);
 		w.scales = row_at(j->t, v, 1);
 		w.biases = row_at(j->t, v, 2);
-		w.fmt->decode(j->out + (size_t)v->row * cols, &w, 0);
+		weight_decode(j->out + (size_t)v->row * cols, &w, 0);
 	}
 }
 

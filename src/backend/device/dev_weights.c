@@ -151,6 +151,10 @@ static const struct dev_weight *weight_make(struct dev *d, const struct weight *
 	struct dev_weight made = { .data = w->data, .rows = w->rows, .cols = w->cols, .exact = exact, .kind = kind };
 	bool ok;
 
+	if (w->basis) {
+		dev_refuse(d, "%s: weights in a rotated basis", w->name);
+		return NULL;
+	}
 	if (kind >= 0) {
 		ok = lay_plain(d, &made, w);
 	} else if (exact || wants_floats(w)) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "quant/coding.h"
+#include "quant/lanes/hadamard.h"
 #include "quant/lanes/lane_table.h"
 #include "quant/lanes/lanes.h"
 
@@ -480,6 +481,18 @@ static float sum_squares(const float *a, int n)
 	return dot(a, a, n);
 }
 
+static void hadamard(float *x, int n, float scale)
+{
+	v16 s = v16_set1(scale);
+
+	hadamard_sums(x, n);
+	for (int i = 0; i < n; i += 16) {
+		int m = n - i < 16 ? n - i : 16;
+
+		v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), s), m);
+	}
+}
+
 static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols, int group)
 {
 	assert(group > 0 && cols % group == 0);
@@ -776,7 +789,7 @@ static double peak(int64_t n)
 }
 
 const struct lane_table LANES(lane_table) = {
-	.vec = { dot, sum_squares },
+	.vec = { dot, sum_squares, hadamard },
 	.quantise = quantise,
 	.mul_f32 = mul_f32,
 	.mul_bf16 = mul_bf16,

@@ -122,18 +122,6 @@ static int open_parts(struct gguf_model *m, struct container *c, struct err *err
 
 /* ---- the model ---- */
 
-/* PrismML's files with weights in another basis, which inputs would have to be turned into. */
-static int refuse_rotated(const struct gguf *g, struct err *err)
-{
-	for (size_t i = 0; i < g->n_kv; i++)
-		if (!strncmp(g->kv[i].key, "prism.hadamard.", strlen("prism.hadamard.")))
-			return err_set(err, E_UNSUPPORTED,
-			               "%s: key %s: weights in a rotated basis are not done by this version; models of "
-			               "PrismML without that key are read",
-			               g->path, g->kv[i].key);
-	return 0;
-}
-
 static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 {
 	const struct gguf *g = &m->part[0];
@@ -142,8 +130,6 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 	struct buf known;
 	const uint8_t *at;
 
-	if (refuse_rotated(g, err))
-		return E_UNSUPPORTED;
 	if (!v || v->kind != GGUF_STRING || v->array)
 		return err_set(err, E_FORMAT, "%s: key general.architecture: %s", g->path,
 		               v ? "is not a string" : "missing");
@@ -385,6 +371,7 @@ static const struct {
 	{ "tokenizer.json", gguf_tokenizer },
 	{ "tokenizer_config.json", gguf_tokenizer_config },
 	{ "generation_config.json", gguf_generation_config },
+	{ "hadamard.json", gguf_basis },
 };
 
 static const char processor[] = "preprocessor_config.json";

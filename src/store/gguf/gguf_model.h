@@ -108,5 +108,6 @@ int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err);
 int gguf_tokenizer(const struct gguf_model *m, struct buf *out, struct err *err);
 int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct err *err);
 int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_basis(const struct gguf_model *m, struct buf *out, struct err *err);
 
 #endif
