@@ -49,3 +49,33 @@ build_release() {
 	ninja -C build weft >&2
 	[ -x build/weft ] || die "the build left no build/weft"
 }
+
+# setup_aarch64 OPTION...: configures build-aarch64 for the cross compiler, with tests to run under qemu.
+setup_aarch64() {
+	script/sysroot build-aarch64/sysroot arm64
+	root=$PWD/build-aarch64/sysroot
+	libs=$root/usr/lib/aarch64-linux-gnu
+	compiler="'aarch64-linux-gnu-gcc'"
+	! command -v ccache > /dev/null 2>&1 || compiler="'ccache', $compiler"
+	cat > build-aarch64/cross.ini <<-INI
+		[binaries]
+		c = [$compiler]
+		ar = 'aarch64-linux-gnu-ar'
+		strip = 'aarch64-linux-gnu-strip'
+		pkgconfig = 'pkg-config'
+		exe_wrapper = ['qemu-aarch64', '-L', '$root']
+		[properties]
+		sys_root = '$root'
+		pkg_config_libdir = '$libs/pkgconfig:$root/usr/share/pkgconfig'
+		[built-in options]
+		c_args = ['--sysroot=$root']
+		c_link_args = ['--sysroot=$root', '-Wl,-rpath-link,$libs']
+		[host_machine]
+		system = 'linux'
+		cpu_family = 'aarch64'
+		cpu = 'aarch64'
+		endian = 'little'
+	INI
+	[ -f build-aarch64/build.ninja ] ||
+		meson setup build-aarch64 --buildtype=release --cross-file build-aarch64/cross.ini "$@" >&2
+}

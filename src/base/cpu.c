@@ -12,9 +12,15 @@ static const struct {
 	const char *name;
 	enum cpu_level parent;
 } levels[CPU_LEVELS] = {
-	[CPU_SCALAR] = { "scalar", CPU_SCALAR },         [CPU_AVX2] = { "avx2", CPU_SCALAR },
-	[CPU_AVXVNNI] = { "avxvnni", CPU_AVX2 },         [CPU_AVX512] = { "avx512", CPU_AVX2 },
-	[CPU_AVX512BF16] = { "avx512bf16", CPU_AVX512 }, [CPU_AMX] = { "amx", CPU_AVX512BF16 },
+	[CPU_SCALAR] = { "scalar", CPU_SCALAR },
+	[CPU_AVX2] = { "avx2", CPU_SCALAR },
+	[CPU_AVXVNNI] = { "avxvnni", CPU_AVX2 },
+	[CPU_AVX512] = { "avx512", CPU_AVX2 },
+	[CPU_AVX512BF16] = { "avx512bf16", CPU_AVX512 },
+	[CPU_AMX] = { "amx", CPU_AVX512BF16 },
+	[CPU_NEON] = { "neon", CPU_SCALAR },
+	[CPU_DOTPROD] = { "dotprod", CPU_NEON },
+	[CPU_I8MM] = { "i8mm", CPU_DOTPROD },
 };
 
 /* A virtual machine takes tens of microseconds to answer CPUID, so the answers are kept. */

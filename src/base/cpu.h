@@ -17,6 +17,9 @@ enum cpu_level {
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
 	CPU_AVX512BF16, /* and vdpbf16ps (Cooper Lake, Zen 4) */
 	CPU_AMX,        /* and tiles of int8 and bf16 (Sapphire Rapids) */
+	CPU_NEON,       /* 64-bit Arm: Advanced SIMD, which all of them have */
+	CPU_DOTPROD,    /* and sdot (Armv8.2 DotProd: Cortex-A76, Neoverse N1, Apple M1) */
+	CPU_I8MM,       /* and smmla (Armv8.6 I8MM: Neoverse V1, Cortex-X2, Apple M2) */
 	CPU_LEVELS
 };
 
@@ -33,7 +36,7 @@ enum cpu_level cpu_level_parent(enum cpu_level level);
 bool cpu_level_includes(enum cpu_level level, enum cpu_level of);
 const char *cpu_level_name(enum cpu_level level); /* "scalar", "avx512bf16" */
 
-/* Which processor this is, as CPUID leaves 0 and 1 say; zeros where there is no CPUID. */
+/* Which processor this is, as CPUID leaves 0 and 1 say; zeros on Arm. */
 struct cpu_processor {
 	char vendor[13]; /* "GenuineIntel", "AuthenticAMD" */
 	int family, model;

@@ -1,4 +1,4 @@
-/* cpu_detect.h - inside base/: what each architecture's file (cpu_x86.c, cpu_other.c) says of its processors. */
+/* cpu_detect.h - inside base/: what each architecture's file (cpu_x86.c, cpu_arm.c, cpu_other.c) says of its processors. */
 #ifndef BASE_CPU_DETECT_H
 #define BASE_CPU_DETECT_H
 

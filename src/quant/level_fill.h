@@ -1,4 +1,4 @@
-/* level_fill.h - between levels.c and the file of an architecture (levels_x86.c, levels_other.c). */
+/* level_fill.h - between levels.c and the file of an architecture (levels_x86.c, levels_arm.c, levels_other.c). */
 #ifndef QUANT_LEVEL_FILL_H
 #define QUANT_LEVEL_FILL_H
 

@@ -1,7 +1,7 @@
 /* level_kernels.h - inside quant/: the kernels of a level of instructions.
  *
- * A level begins with its parent's kernels and replaces those that it improves: levels_x86.c has the levels of x86;
- * a processor of another kind has none but plain C (levels_other.c). */
+ * A level begins with its parent's kernels and replaces those that it improves: levels_x86.c has the levels of x86,
+ * levels_arm.c those of 64-bit Arm; a processor of another kind has none but plain C (levels_other.c). */
 #ifndef QUANT_LEVEL_KERNELS_H
 #define QUANT_LEVEL_KERNELS_H
 

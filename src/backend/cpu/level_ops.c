@@ -6,6 +6,8 @@ static const struct level_ops tables[CPU_LEVELS] = {
 #if defined(__x86_64__)
 	[CPU_AVX2] = { &op_table_avx2, &recur_table_avx2 },
 	[CPU_AVX512] = { &op_table_avx512, &recur_table_avx512 },
+#elif defined(__aarch64__)
+	[CPU_NEON] = { &op_table_neon, &recur_table_neon },
 #endif
 };
 

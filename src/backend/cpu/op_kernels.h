@@ -57,6 +57,6 @@ struct op_table {
 	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps,
 	                   bool sigmoid);
 };
-extern const struct op_table op_table_scalar, op_table_avx2, op_table_avx512;
+extern const struct op_table op_table_scalar, op_table_avx2, op_table_avx512, op_table_neon;
 
 #endif

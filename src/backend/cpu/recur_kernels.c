@@ -104,7 +104,7 @@ static void mul(float *out, const float *a, const float *b, int n)
 
 /* Tiles of 16 columns that stay in registers from row to row of S.  With fewer, the sums
  * of one row wait for those of the row before. */
-#if defined(__AVX512F__)
+#if LANES_REGISTERS >= 32
 enum { TILES = 4 };
 #else
 enum { TILES = 2 };
@@ -180,6 +180,7 @@ LANES_INLINE void old_load(struct old *o, const struct recur_rows *r, int old, i
 		else
 			o->f[j] = v16_set1(r->old_decay[at]);
 		load_tiles(o->d[j], r->old_d + at + c, last, T);
+		o->k2[j] = NULL;
 		if (K == HEAD_TWO_RANK) {
 			o->k2[j] = r->old_k2 + at;
 			load_tiles(o->d2[j], r->old_d2 + at + c, last, T);

@@ -65,6 +65,6 @@ struct recur_table {
 	void (*mul)(float *out, const float *a, const float *b, int n);
 	recur_head_fn *head[RECUR_HEADS];
 };
-extern const struct recur_table recur_table_scalar, recur_table_avx2, recur_table_avx512;
+extern const struct recur_table recur_table_scalar, recur_table_avx2, recur_table_avx512, recur_table_neon;
 
 #endif

@@ -27,6 +27,9 @@ weight_mul_fn coded_many_amx;
 weight_mul_fn coded_few_avx2, coded_few_avxvnni, coded_few_avx512;
 weight_mul_fn coded_g64_many_avx2, coded_g64_many_avxvnni;
 
+/* Groups of a multiple of 16, any layout: coded_arm.c. */
+weight_mul_fn coded_many_neon, coded_many_dotprod, coded_many_i8mm;
+
 /* Packed weights (packed.h), whole blocks of 16 outputs.  Few: at most FEW_TWICE rows, with AVX-512 FEW_ROWS; by tiles
  * ACTS_TILED to FEW_TWICE rows. */
 weight_mul_fn packed_few_avx2, packed_few_avxvnni, packed_few_avx512, packed_few_amx;
@@ -43,7 +46,8 @@ weight_mul_fn planes_few_avx2, planes_few_avxvnni, planes_few_avx512;
 enum { TILED_HERE = 64, TILED_INPUTS = 512 };
 acts_tile_fn acts_tile_amx;
 /* n rounds of the level's int8 dot product on registers; returns the multiplications and additions. */
-quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx;
+quant_peak_fn coded_peak_scalar, coded_peak_avx2, coded_peak_avxvnni, coded_peak_avx512, coded_peak_amx,
+	coded_peak_neon, coded_peak_dotprod, coded_peak_i8mm;
 
 /* ---- what the kernels above share ---- */
 

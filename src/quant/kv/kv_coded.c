@@ -176,6 +176,44 @@ LANES_INLINE v16 v16_halves(float x, float y)
 	return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(y) };
 }
 
+#elif defined(LANES_NEON)
+typedef struct {
+	int32x4_t v[4];
+} ints;
+enum { SCORE_R = 2, SCORE_Q = 1 };
+
+LANES_INLINE v16 ints_float(ints a)
+{
+	v16 f;
+	LANES_QUADS f.v[i] = vcvtq_f32_s32(a.v[i]);
+	return f;
+}
+/* Products of a pair of elements in each of four lanes. */
+LANES_INLINE int32x4_t pairs_product(const int16_t *code, const int16_t *q)
+{
+	int16x8_t a = vld1q_s16(code), b = vld1q_s16(q);
+
+	return vpaddq_s32(vmull_s16(vget_low_s16(a), vget_low_s16(b)), vmull_high_s16(a, b));
+}
+LANES_INLINE ints ints_product(const int16_t *code, const int16_t *q)
+{
+	ints r;
+	LANES_QUADS r.v[i] = vaddq_s32(pairs_product(code + 8 * i, q + 8 * i),
+	                               pairs_product(code + 32 + 8 * i, q + 32 + 8 * i));
+	return r;
+}
+LANES_INLINE ints ints_dot(ints a, const int16_t *code, const int16_t *q)
+{
+	ints b = ints_product(code, q);
+
+	LANES_QUADS a.v[i] = vaddq_s32(a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_halves(float x, float y)
+{
+	return (v16){ { vdupq_n_f32(x), vdupq_n_f32(x), vdupq_n_f32(y), vdupq_n_f32(y) } };
+}
+
 #else
 typedef struct {
 	int32_t v[16];

@@ -11,7 +11,7 @@
 	X(u8g64, 8, 64) \
 	X(u8g128, 8, 128) X(u4g32, 4, 32) X(u4g64, 4, 64) X(u4g128, 4, 128) X(tq2, 2, 0) X(tq3, 3, 0) X(tq4, 4, 0)
 enum { KV_CHUNK = 64, KV_DIM_MAX = 512, KV_GROUPS_MAX = 16 }; /* groups: as many as lanes */
-extern const struct kv_kernels kv_coded_scalar[], kv_coded_avx2[], kv_coded_avx512[];
+extern const struct kv_kernels kv_coded_scalar[], kv_coded_avx2[], kv_coded_avx512[], kv_coded_neon[];
 
 /* Bytes of a row; 0: the format is not for heads of this size. */
 size_t kv_coded_bytes(int bits, int group, int dim);

@@ -214,6 +214,64 @@ LANES_INLINE v16 kv_word16(const int16_t *p)
 		      _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)(p + 8)))) };
 }
 
+#elif defined(LANES_NEON)
+
+/* Codes of quarter i of a chunk, a byte each; with book, its entries. */
+LANES_INLINE uint8x16_t kv_open_quarter(const uint8_t *p, const int bits, const bool book, const int i)
+{
+	static const uint8_t bit[16] = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
+	uint8x16_t c;
+
+	if (bits == 8)
+		return vld1q_u8(p + 16 * i);
+	if (bits == 4) {
+		c = vld1q_u8(p + 16 * (i % 2));
+		c = i < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
+	} else {
+		c = vandq_u8(vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)(-2 * i))), vdupq_n_u8(3));
+	}
+	if (bits == 3) {
+		uint8x16_t upper = vcombine_u8(vdup_n_u8(p[16 + 2 * i]), vdup_n_u8(p[17 + 2 * i]));
+
+		c = vorrq_u8(c, vandq_u8(vtstq_u8(upper, vld1q_u8(bit)), vdupq_n_u8(4)));
+	}
+	return book ? vqtbl1q_u8(vreinterpretq_u8_s8(vld1q_s8(kv_book(bits))), c) : c;
+}
+
+LANES_INLINE void kv_open_words(int16_t *out, const uint8_t *p, const int bits, const bool book)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {
+		uint8x16_t c = kv_open_quarter(p, bits, book, i);
+		int8x16_t s = vreinterpretq_s8_u8(c);
+
+		vst1q_s16(out + 16 * i,
+		          book ? vmovl_s8(vget_low_s8(s)) : vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(c))));
+		vst1q_s16(out + 16 * i + 8, book ? vmovl_high_s8(s) : vreinterpretq_s16_u16(vmovl_high_u8(c)));
+	}
+}
+
+LANES_INLINE void kv_open_pairs(int16_t *out, const uint8_t *p, const int bits, const bool book)
+{
+	int16_t c[KV_CHUNK];
+
+	kv_open_words(c, p, bits, book);
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {
+		int16x8x2_t t = vld2q_s16(c + 16 * i);
+
+		vst1q_s16(out + 8 * i, t.val[0]);
+		vst1q_s16(out + 32 + 8 * i, t.val[1]);
+	}
+}
+
+LANES_INLINE v16 kv_word16(const int16_t *p)
+{
+	v16 r;
+	LANES_QUADS r.v[i] = vcvtq_f32_s32(vmovl_s16(vld1_s16(p + 4 * i)));
+	return r;
+}
+
 #else
 
 LANES_INLINE void kv_open_words(int16_t *out, const uint8_t *p, const int bits, const bool book)

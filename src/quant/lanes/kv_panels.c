@@ -70,6 +70,35 @@ LANES_INLINE float regs_sum(const reg a[PARTS])
 	return v16_sum((v16){ a[0], a[1] });
 }
 
+#elif defined(LANES_NEON)
+typedef float32x4_t reg;
+enum { PARTS = 4, SCORE_Q = 2, SCORE_O = 3, MIX_Q = 4, MIX_V = 4 };
+
+LANES_INLINE reg reg_zero(void)
+{
+	return vdupq_n_f32(0.0f);
+}
+LANES_INLINE reg reg_load(const float *p)
+{
+	return vld1q_f32(p);
+}
+LANES_INLINE void reg_store(float *p, reg a)
+{
+	vst1q_f32(p, a);
+}
+LANES_INLINE reg reg_set1(float f)
+{
+	return vdupq_n_f32(f);
+}
+LANES_INLINE reg reg_fma(reg a, reg b, reg c)
+{
+	return vfmaq_f32(c, a, b);
+}
+LANES_INLINE float regs_sum(const reg a[PARTS])
+{
+	return v16_sum((v16){ { a[0], a[1], a[2], a[3] } });
+}
+
 #else
 typedef v16 reg;
 enum { PARTS = 1, SCORE_Q = 1, SCORE_O = 1, MIX_Q = 1, MIX_V = 1 };
@@ -148,7 +177,11 @@ LANES_INLINE void tile_sums(float *out, size_t ld, reg f[4][4][PARTS])
 	memcpy(out, all, 3 * sizeof *all);
 	memcpy(out + ld, all + 4, 3 * sizeof *all);
 #else
-	out[0] = regs_sum(f[0][0]);
+#pragma GCC unroll 4
+	for (int j = 0; j < SCORE_Q; j++)
+#pragma GCC unroll 4
+		for (int o = 0; o < SCORE_O; o++)
+			out[(size_t)j * ld + (size_t)o] = regs_sum(f[j][o]);
 #endif
 }
 
@@ -162,12 +195,12 @@ LANES_INLINE void score_tile(float *out, size_t ld, const float *q, size_t q_ld,
 	for (int j = 0; j < Q; j++)
 #pragma GCC unroll 4
 		for (int o = 0; o < O; o++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 			for (int h = 0; h < PARTS; h++)
 				acc[j][o][h] = reg_zero();
 	for (int d = 0; d < dim; d += KV_PANEL, q += KV_PANEL, rows += KV_BLOCK * KV_PANEL)
 		for (int k = 0, m = dim - d < KV_PANEL ? dim - d : KV_PANEL; k < m; k += 16)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 			for (int h = 0; h < PARTS; h++) {
 				reg b[4];
 

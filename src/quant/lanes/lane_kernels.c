@@ -11,9 +11,9 @@
 #include "quant/lanes/lanes.h"
 
 /* Tile of the many-row product: as many sums as registers hold. */
-#if defined(__AVX512F__)
+#if LANES_REGISTERS >= 32
 enum { TILE_R = 4, TILE_O = PACKED_OUT, TILE_O1 = 8 };
-#elif defined(__AVX2__)
+#elif LANES_REGISTERS
 enum { TILE_R = 2, TILE_O = 2, TILE_O1 = 4 };
 #else
 enum { TILE_R = 1, TILE_O = 1, TILE_O1 = 1 };
@@ -557,9 +557,9 @@ static void encode_bf16(void *row, const float *x, int dim, enum kv_side side)
 }
 
 /* Queries and rows of a tile of scores; queries and vectors of 16 dims of one of values. */
-#if defined(__AVX512F__)
+#if LANES_REGISTERS >= 32
 enum { SCORE_Q = 4, SCORE_K = 4, MIX_Q = 4, MIX_V = 4 };
-#elif defined(__AVX2__)
+#elif LANES_REGISTERS
 enum { SCORE_Q = 2, SCORE_K = 2, MIX_Q = 2, MIX_V = 2 };
 #else
 enum { SCORE_Q = 1, SCORE_K = 1, MIX_Q = 1, MIX_V = 1 };

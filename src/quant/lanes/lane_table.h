@@ -14,13 +14,13 @@ struct lane_table {
 	struct kv_kernels kv_f32, kv_bf16;
 	quant_peak_fn *peak; /* of fused multiply-adds */
 };
-extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512;
+extern const struct lane_table lane_table_scalar, lane_table_avx2, lane_table_avx512, lane_table_neon;
 /* Scratch bytes that the products of the tables need for w. */
 size_t lane_scratch(const struct weight *w);
 
 /* Products over cache rows that were dequantised to panels of floats (kv_panels.c). */
-extern kv_opened_score_fn kv_opened_score_scalar, kv_opened_score_avx2, kv_opened_score_avx512;
-extern kv_opened_mix_fn kv_opened_mix_scalar, kv_opened_mix_avx2, kv_opened_mix_avx512;
+extern kv_opened_score_fn kv_opened_score_scalar, kv_opened_score_avx2, kv_opened_score_avx512, kv_opened_score_neon;
+extern kv_opened_mix_fn kv_opened_mix_scalar, kv_opened_mix_avx2, kv_opened_mix_avx512, kv_opened_mix_neon;
 
 /* AVX-512 form of lane_table.quantise, faster for the groups that models have (quantise_avx512.c). */
 acts_quantise_fn acts_quantise_avx512;

@@ -1,4 +1,4 @@
-/* lanes.h - sixteen floats at once, written three times: C, AVX2, AVX-512.
+/* lanes.h - sixteen floats at once, written four times: C, AVX2, AVX-512, NEON.
  *
  * Sources that include this are compiled once per level (meson gives each its
  * flags) and name what they export with LANES().  Every operation is exact or
@@ -15,7 +15,7 @@
 
 /* An intrinsic or two must be inlined; a loop over sixteen floats must not be, or
  * the C level takes minutes to compile under the sanitizers. */
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(LANES_NEON)
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define LANES_INLINE static __attribute__((unused))
@@ -25,6 +25,7 @@
 
 #include <immintrin.h>
 #define LANES(name) name##_avx512
+#define LANES_REGISTERS 32 /* how many v16 the processor's registers hold; 0: it is an array */
 
 typedef __m512 v16;
 
@@ -194,6 +195,7 @@ LANES_INLINE float v16_top(v16 a)
 
 #include <immintrin.h>
 #define LANES(name) name##_avx2
+#define LANES_REGISTERS 8
 
 typedef struct {
 	__m256 a, b;
@@ -383,11 +385,229 @@ LANES_INLINE float v16_top(v16 a)
 	return _mm_cvtss_f32(_mm_max_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
 
+#elif defined(LANES_NEON) /* not __ARM_NEON, which compilers define for the scalar level too */
+
+#include <arm_neon.h>
+#define LANES(name) name##_neon
+#define LANES_REGISTERS 8
+
+typedef struct {
+	float32x4_t v[4];
+} v16;
+
+#define LANES_QUADS _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+
+LANES_INLINE v16 v16_set1(float f)
+{
+	v16 r;
+	LANES_QUADS r.v[i] = vdupq_n_f32(f);
+	return r;
+}
+LANES_INLINE v16 v16_zero(void)
+{
+	return v16_set1(0.0f);
+}
+LANES_INLINE v16 v16_load(const void *p)
+{
+	v16 r;
+	LANES_QUADS r.v[i] = vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p + 16 * i));
+	return r;
+}
+LANES_INLINE v16 v16_load_n(const void *p, int n)
+{
+	float t[16] = { 0 };
+
+	memcpy(t, p, (size_t)n * 4);
+	return v16_load(t);
+}
+LANES_INLINE v16 v16_load_bf16(const void *p)
+{
+	const uint8_t *b = p;
+	v16 r;
+
+	LANES_QUADS r.v[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(b + 8 * i)), 16));
+	return r;
+}
+LANES_INLINE v16 v16_load_bf16_n(const void *p, int n)
+{
+	uint16_t t[16] = { 0 };
+
+	memcpy(t, p, (size_t)n * 2);
+	return v16_load_bf16(t);
+}
+LANES_INLINE v16 v16_load_f16(const void *p)
+{
+	const uint8_t *b = p;
+	v16 r;
+
+	LANES_QUADS r.v[i] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(b + 8 * i)));
+	return r;
+}
+LANES_INLINE v16 v16_load_f16_n(const void *p, int n)
+{
+	uint16_t t[16] = { 0 };
+
+	memcpy(t, p, (size_t)n * 2);
+	return v16_load_f16(t);
+}
+LANES_INLINE v16 v16_load_u8(const void *p)
+{
+	uint8x16_t b = vld1q_u8(p);
+	uint16x8_t low = vmovl_u8(vget_low_u8(b)), high = vmovl_high_u8(b);
+
+	return (v16){ { vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_high_u16(low)),
+		        vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_high_u16(high)) } };
+}
+LANES_INLINE v16 v16_load_e4m3(const void *p)
+{
+	uint8x16_t b = vld1q_u8(p);
+	uint16x8_t h[2] = { vmovl_u8(vget_low_u8(b)), vmovl_high_u8(b) };
+	v16 r;
+
+#pragma GCC unroll 2
+	for (int i = 0; i < 2; i++) {
+		h[i] = vorrq_u16(vshlq_n_u16(vandq_u16(h[i], vdupq_n_u16(0x7f)), 7),
+		                 vshlq_n_u16(vandq_u16(h[i], vdupq_n_u16(0x80)), 8));
+		r.v[2 * i] = vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h[i])));
+		r.v[2 * i + 1] = vcvt_high_f32_f16(vreinterpretq_f16_u16(h[i]));
+	}
+	LANES_QUADS r.v[i] = vmulq_f32(r.v[i], vdupq_n_f32(256.0f));
+	return r;
+}
+LANES_INLINE void v16_store(void *p, v16 a)
+{
+	LANES_QUADS vst1q_u8((uint8_t *)p + 16 * i, vreinterpretq_u8_f32(a.v[i]));
+}
+LANES_INLINE void v16_store_n(void *p, v16 a, int n)
+{
+	float t[16];
+
+	v16_store(t, a);
+	memcpy(p, t, (size_t)n * 4);
+}
+LANES_INLINE v16 v16_add(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = vaddq_f32(a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_sub(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = vsubq_f32(a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_mul(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = vmulq_f32(a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_div(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = vdivq_f32(a.v[i], b.v[i]);
+	return a;
+}
+/* Not vmaxq_f32, which gives another result for NaN. */
+LANES_INLINE float32x4_t v16_larger(float32x4_t a, float32x4_t b)
+{
+	return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+LANES_INLINE v16 v16_max(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = v16_larger(a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_min(v16 a, v16 b)
+{
+	LANES_QUADS a.v[i] = vbslq_f32(vcltq_f32(a.v[i], b.v[i]), a.v[i], b.v[i]);
+	return a;
+}
+LANES_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+	LANES_QUADS c.v[i] = vfmaq_f32(c.v[i], a.v[i], b.v[i]);
+	return c;
+}
+LANES_INLINE v16 v16_fma_n(v16 a, v16 b, v16 c, int n)
+{
+	static const int32_t count[4] = { 0, 1, 2, 3 };
+	v16 r = v16_fma(a, b, c);
+
+	LANES_QUADS r.v[i] = vbslq_f32(vcltq_s32(vld1q_s32(count), vdupq_n_s32(n - 4 * i)), r.v[i], c.v[i]);
+	return r;
+}
+LANES_INLINE v16 v16_abs(v16 a)
+{
+	LANES_QUADS a.v[i] = vabsq_f32(a.v[i]);
+	return a;
+}
+typedef struct {
+	uint32x4_t v[4];
+} v16_lanes; /* all bits set in the lanes that are meant */
+LANES_INLINE v16_lanes v16_not_below(v16 a, float least)
+{
+	v16_lanes r;
+
+	LANES_QUADS r.v[i] = vmvnq_u32(vcltq_f32(a.v[i], vdupq_n_f32(least)));
+	return r;
+}
+LANES_INLINE float32x4_t v16_pow2(int32x4_t k) /* 2^k for k in [-126, 127] */
+{
+	return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(k, vdupq_n_s32(127)), 23));
+}
+LANES_INLINE v16 v16_scale2(v16 p, v16 t, v16_lanes in)
+{
+	LANES_QUADS
+	{
+		int32x4_t k = vsubq_s32(vreinterpretq_s32_f32(t.v[i]), vdupq_n_s32(0x4b400000)), h = vshrq_n_s32(k, 1);
+
+		p.v[i] = vmulq_f32(vmulq_f32(p.v[i], v16_pow2(h)), v16_pow2(vsubq_s32(k, h)));
+		p.v[i] = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(p.v[i]), in.v[i]));
+	}
+	return p;
+}
+LANES_INLINE void v16_store_i8(void *p, v16 a)
+{
+	int16x8_t h[2];
+
+#pragma GCC unroll 2
+	for (int i = 0; i < 2; i++)
+		h[i] = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(a.v[2 * i])), vqmovn_s32(vcvtnq_s32_f32(a.v[2 * i + 1])));
+	vst1q_s8(p, vcombine_s8(vqmovn_s16(h[0]), vqmovn_s16(h[1])));
+}
+LANES_INLINE void v16_store_bf16(void *p, v16 a)
+{
+	LANES_QUADS
+	{
+		uint32x4_t u = vreinterpretq_u32_f32(a.v[i]), top = vshrq_n_u32(u, 16);
+		uint32x4_t r = vaddq_u32(vaddq_u32(u, vdupq_n_u32(0x7fff)), vandq_u32(top, vdupq_n_u32(1)));
+		uint32x4_t number = vceqq_f32(a.v[i], a.v[i]);
+
+		r = vbslq_u32(number, vshrq_n_u32(r, 16), vorrq_u32(top, vdupq_n_u32(0x40)));
+		vst1_u8((uint8_t *)p + 8 * i, vreinterpret_u8_u16(vmovn_u32(r)));
+	}
+}
+LANES_INLINE float v16_sum(v16 a)
+{
+	float32x4_t b = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+	float32x2_t c = vadd_f32(vget_low_f32(b), vget_high_f32(b));
+
+	return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
+}
+LANES_INLINE float v16_top(v16 a)
+{
+	float32x4_t b = v16_larger(v16_larger(a.v[0], a.v[2]), v16_larger(a.v[1], a.v[3]));
+	float t[4];
+
+	vst1q_f32(t, b);
+	t[0] = t[0] > t[2] ? t[0] : t[2];
+	t[1] = t[1] > t[3] ? t[1] : t[3];
+	return t[0] > t[1] ? t[0] : t[1];
+}
+
 #else
 
 #include "quant/format.h"
 
 #define LANES(name) name##_scalar
+#define LANES_REGISTERS 0
 
 typedef struct {
 	float v[16];
@@ -584,10 +804,10 @@ LANES_INLINE v16 v16_rint(v16 a)
 
 /* Vectors of one operation on exponentials, side by side: a single one is a chain of twenty steps, of which a
  * processor's queues hold few.  The C level's compilers need not see through it. */
-#if defined(__AVX512F__)
+#if LANES_REGISTERS >= 32
 enum { LANES_ABREAST = 4 };
 #else
-enum { LANES_ABREAST = 1 }; /* with AVX2 one is two already, and registers are few */
+enum { LANES_ABREAST = 1 }; /* with AVX2 one is two already, with NEON four, and registers are few */
 #endif
 #define ABREAST(n) _Pragma("GCC unroll 4") for (int v = 0; v < (n); v++)
 
