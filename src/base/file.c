@@ -109,8 +109,8 @@ bool file_map_mend(const void *address)
 		/* First, so that no thread reads zeros before file_lost can tell it. */
 		atomic_compare_exchange_strong(&lost, &none, atomic_load(&mappings[i].path));
 		/* One page: its neighbours may be the process's own already (file_map_own). */
-		at &= ~(uintptr_t)(PAGE_BYTES - 1);
-		if (mmap((void *)at, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		at &= ~(uintptr_t)(page_bytes() - 1);
+		if (mmap((void *)at, page_bytes(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		    MAP_FAILED)
 			return false;
 		errno = e;
@@ -229,7 +229,7 @@ size_t file_map_own(const struct file_map *m, size_t from, size_t to, bool (*mor
 void file_map_drop(const struct file_map *m, size_t from, size_t to)
 {
 	assert(from <= to && to <= m->n);
-	whole_within(m, PAGE_BYTES, &from, &to);
+	whole_within(m, page_bytes(), &from, &to);
 	if (from < to)
 		madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED); /* where not, nothing is lost */
 }

@@ -8,7 +8,9 @@ size_t pages_room_max = SIZE_MAX;
 
 static size_t whole_pages(size_t n)
 {
-	return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	size_t page = page_bytes();
+
+	return (n + page - 1) / page * page;
 }
 
 void *pages_room(size_t n, bool writable)

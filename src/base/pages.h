@@ -4,8 +4,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <unistd.h>
 
-enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20 };
+enum { HUGE_PAGE_BYTES = 2 << 20 };
+
+/* Bytes of a page of this system: 4 KB, on Arm also 16 or 64 KB.  glibc has the number in memory, so a signal handler
+ * may ask. */
+static inline size_t page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
 
 /* Addresses for n bytes, whole pages from the start of a huge page on: zeros that take no memory until
  * they are written, and that without `writable` are there to be replaced.  NULL: there are none. */

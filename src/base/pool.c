@@ -59,6 +59,8 @@ static void cpu_relax(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb"); /* `yield` does nothing on most of these processors */
 #endif
 }
 
@@ -67,7 +69,8 @@ static void work_run(struct pool *p, struct run *r, uint32_t gen)
 {
 	for (;;) {
 		uint64_t t = atomic_load_explicit(&r->ticket, memory_order_acquire);
-		int end = atomic_load_explicit(&r->end, memory_order_relaxed);
+		/* A thread that sees the end of a newer job also sees the older ticket closed (pool_run_cut). */
+		int end = atomic_load_explicit(&r->end, memory_order_acquire);
 		pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
 		void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
 
@@ -87,9 +90,10 @@ static void work(struct pool *p, uint32_t gen, int index)
 		work_run(p, &p->run[(index + i) % p->n_threads], gen);
 }
 
+/* In one order with `sleeping`: a worker that goes to sleep sees the new job, or the job's caller sees it asleep. */
 static uint32_t generation(struct pool *p, int index)
 {
-	return (uint32_t)(atomic_load_explicit(&p->run[index].ticket, memory_order_acquire) >> 32);
+	return (uint32_t)(atomic_load_explicit(&p->run[index].ticket, memory_order_seq_cst) >> 32);
 }
 
 struct start {
@@ -203,7 +207,7 @@ void pool_run_cut(struct pool *p, pool_fn *fn, void *ctx, const int *begin)
 	atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
 	atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
 	for (int i = 0; i < p->n_threads; i++) {
-		atomic_store_explicit(&p->run[i].end, begin[i + 1], memory_order_relaxed);
+		atomic_store_explicit(&p->run[i].end, begin[i + 1], memory_order_release);
 		atomic_store_explicit(&p->run[i].ticket, (uint64_t)gen << 32 | (uint32_t)begin[i],
 		                      memory_order_seq_cst);
 	}

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "base/rng.h"
 #include "host/identity.h"
 #include "host/load_image.h"
@@ -100,8 +101,8 @@ static bool in_memory(const struct file_map *map)
  * which maps them with all threads. */
 static void read_weights(const struct store *st)
 {
-	enum { PAGE = 4096, PIECE = 32 << 20 }; /* bytes between two lines of progress */
-	size_t total = 0, done = 0;
+	enum { PIECE = 32 << 20 }; /* bytes between two lines of progress */
+	size_t total = 0, done = 0, page = page_bytes();
 	volatile uint8_t sum = 0;
 
 	for (int i = 0; i < st->n_file; i++)
@@ -119,7 +120,7 @@ static void read_weights(const struct store *st)
 			size_t end = map->n - at < PIECE ? map->n : at + PIECE;
 
 			madvise((void *)(map->p + at), end - at, MADV_WILLNEED);
-			for (size_t k = at; k < end; k += PAGE)
+			for (size_t k = at; k < end; k += page)
 				sum = (uint8_t)(sum + map->p[k]);
 			done += end - at;
 			progress(st->name, "weights", (int)(done * 100 / total));
@@ -130,7 +131,7 @@ static void read_weights(const struct store *st)
 /* read_weights for a model of which experts or tables stay on disk: reads all other tensors. */
 static void read_what_stays(const struct store *st, const struct model *m, const struct plan *p)
 {
-	enum { PAGE = 4096 };
+	size_t page = page_bytes();
 	volatile uint8_t sum = 0;
 
 	for (size_t i = 0; i < st->n; i++) {
@@ -139,7 +140,7 @@ static void read_what_stays(const struct store *st, const struct model *m, const
 		if (!t->used || !t->data || (p->experts && model_has_expert(m, t->data, t->bytes)) ||
 		    (p->tables && model_has_table(m, t->data, t->bytes)))
 			continue;
-		for (size_t at = 0; at < t->bytes; at += PAGE)
+		for (size_t at = 0; at < t->bytes; at += page)
 			sum = (uint8_t)(sum + t->data[at]);
 		progress(st->name, "weights", (int)(i * 100 / st->n));
 	}

@@ -742,7 +742,7 @@ static int open_arena(struct slots *s, size_t bytes, bool spare, struct err *err
 	n -= spare;
 	n = n < (size_t)s->experts ? n : (size_t)s->experts;
 	s->arena_bytes = (n + spare) * s->slot_bytes + routers;
-	s->arena = pages_room(s->arena_bytes + PAGE_BYTES, true);
+	s->arena = pages_room(s->arena_bytes + page_bytes(), true);
 	if (!s->arena)
 		return err_set(err, E_FULL, "memory for experts: the system does not give %zu bytes", s->arena_bytes);
 	pages_huge(s->arena, s->arena_bytes);
@@ -850,7 +850,7 @@ void slots_free(struct slots *s)
 	if (s->trace)
 		fclose(s->trace);
 	if (s->arena)
-		pages_free(s->arena, s->arena_bytes + PAGE_BYTES);
+		pages_free(s->arena, s->arena_bytes + page_bytes());
 	for (int i = 0; i < s->n_layer; i++)
 		free(s->layer[i].slot);
 	policy_fini(&s->policy);
