@@ -153,33 +153,45 @@ static void memory_read(struct memory *m, const char *path)
 		fclose(f);
 }
 
-/* Under a name that is removed by the next start, until it is whole.  Not being able
+/* Writes dir/name under a name that is removed by the next start, until it is whole.  Not being able
  * to, or another doing the same, costs time at that start and nothing else. */
-static void memory_write(const struct memory *m, const char *dir, const char *path)
+static void write_beside(const char *dir, const char *name, const struct buf *text)
 {
-	struct buf tmp;
-	char line[LINE];
+	struct buf tmp, path;
 	FILE *f;
 	bool bad;
 
 	buf_init(&tmp);
-	buf_printf(&tmp, "%s/" SPILL_TMP "%s", dir, file_name);
+	buf_init(&path);
+	buf_printf(&tmp, "%s/" SPILL_TMP "%s", dir, name);
+	buf_printf(&path, "%s/%s", dir, name);
 	(void)unlink(tmp.p); /* whatever lies there: a link would be followed, a pipe waited for */
 	f = fopen(tmp.p, "we");
 	bad = !f;
-	for (int i = 0; f && i < m->n; i++) {
-		line_put(&m->v[i], line);
-		bad |= fputs(line, f) < 0;
-	}
 	if (f)
-		bad |= fflush(f) || fsync(fileno(f));
+		bad |= fwrite(text->p, 1, text->n, f) != text->n || fflush(f) || fsync(fileno(f));
 	if (f)
 		bad |= fclose(f) != 0;
-	if (bad || rename(tmp.p, path)) {
-		log_warn("%s: cannot write: %s", path, strerror(errno));
+	if (bad || rename(tmp.p, path.p)) {
+		log_warn("%s: cannot write: %s", path.p, strerror(errno));
 		unlink(tmp.p);
 	}
+	buf_fini(&path);
 	buf_fini(&tmp);
+}
+
+static void memory_write(const struct memory *m, const char *dir)
+{
+	struct buf text;
+	char line[LINE];
+
+	buf_init(&text);
+	for (int i = 0; i < m->n; i++) {
+		line_put(&m->v[i], line);
+		buf_puts(&text, line);
+	}
+	write_beside(dir, file_name, &text);
+	buf_fini(&text);
 }
 
 static struct check128 sum_of(struct memory *m, const struct store_file *f)
@@ -221,7 +233,7 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 		sha256_field(h, &c, sizeof(c));
 	}
 	if (m.changed)
-		memory_write(&m, dir, path.p);
+		memory_write(&m, dir);
 	free(m.v);
 	buf_fini(&path);
 }
@@ -259,23 +271,53 @@ static void put_caches(struct sha256 *h, const struct model *m)
 	buf_fini(&text);
 }
 
+/* Says so if the folder's prefixes are of another arithmetic, and records this one. */
+static void tell_arithmetic(const char *dir)
+{
+	static const char name[] = "arithmetic";
+	struct buf path, now;
+	char line[LINE] = "";
+	FILE *f;
+
+	buf_init(&path);
+	buf_init(&now);
+	buf_printf(&path, "%s/%s", dir, name);
+	buf_printf(&now, "%d\n", ARITHMETIC);
+	f = file_exists(path.p) ? fopen(path.p, "re") : NULL; /* a pipe or a device would never end */
+	if (f && !fgets(line, sizeof(line), f))
+		line[0] = '\0';
+	if (f)
+		fclose(f);
+	if (strcmp(line, now.p)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strspn(line, "0123456789") == strlen(line) && *line)
+			log_warn(
+				"prompt cache %s: prefixes of arithmetic %s are not used by this program, which has %d",
+				dir, line, ARITHMETIC);
+		write_beside(dir, name, &now);
+	}
+	buf_fini(&now);
+	buf_fini(&path);
+}
+
 int identity_of(const struct session *s, const struct host_opts *o, struct digest *out, struct err *err)
 {
+	const uint8_t number[] = { ARITHMETIC & 255, ARITHMETIC >> 8 };
 	struct sha256 h;
 	int rc = dir_make(o->disk.dir, err);
 
 	if (rc)
 		return rc;
+	tell_arithmetic(o->disk.dir);
 	sha256_init(&h);
-	put_text(&h, "weft, what kept prefixes are a function of, 2");
+	put_text(&h, "weft, what kept prefixes are a function of, 3");
+	sha256_field(&h, number, sizeof(number));
 	put_text(&h, s->be->arithmetic);
 	put_text(&h, s->be->order);
 	put_caches(&h, s->model);
 	put_functions(&h);
 	put_weights(&h, s->store, o->disk.dir);
-	rc = put_file(&h, "/proc/self/exe", err);
-	if (!rc)
-		rc = put_document(&h, s->store, "config.json", true, err);
+	rc = put_document(&h, s->store, "config.json", true, err);
 	if (!rc)
 		rc = put_document(&h, s->store, "tokenizer.json", false, err);
 	if (!rc)

@@ -5,13 +5,19 @@
 #include "base/digest.h"
 #include "host/load.h"
 
-/* The digest of the program, the instructions and library functions it computes with,
- * the arithmetic, the formats of what it keeps, the bytes of all weights, the config,
- * the tokenizer and the chat template.  s has its model attached to its backend.
+/* Number of the arithmetic: every order of roundings, and the layout of what is kept.  A change that gives any model another
+ * bit, or moves a byte of a kept state, takes the next number, and stores of the one before are not read any more.
+ * tests/model/arithmetic.txt certifies it: digests of logits and of kept states, the same on every processor. */
+enum { ARITHMETIC = 1 };
+
+/* The digest of ARITHMETIC and the backend's name for its own part of it, of results of the library functions it computes
+ * with, the formats of what it keeps, the bytes of all weights, the config, the tokenizer and the chat template.  Nothing
+ * else of the program is in it: other builds, levels and processors with the same arithmetic read the same files.  s has its model attached to its backend.
  *
  * The weights' bytes are read whole the first time; o->disk.dir remembers which
  * files had which (file "weights"), by everything that the system changes when a file
- * changes.  docs/prefix-store.md has the reasons. */
+ * changes, and the arithmetic of the last program that used it (file "arithmetic"): where that was another one, the log
+ * says that its prefixes are not used.  docs/prefix-store.md has the reasons. */
 int identity_of(const struct session *s, const struct host_opts *o, struct digest *out, struct err *err);
 
 /* The digest of all weights' bytes alone; dir, which is made, remembers them as above. */

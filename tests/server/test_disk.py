@@ -430,7 +430,6 @@ class Swapped(Test):
         with open(os.path.join(MODEL, "chat_template.jinja")) as f, open(template, "w") as out:
             out.write(f.read() + "{# the user's #}")
         others = [
-            ("program", program, MODEL, ()),
             ("kept rows", WEFT, MODEL, ("--kv-bits", "8")),
             ("tokenizer", WEFT, self.copy("tokenizer", "tokenizer.json"), ()),
             ("template", WEFT, self.copy("template", "chat_template.jinja"), ()),
@@ -454,12 +453,28 @@ class Swapped(Test):
                 s.close()
         if not QUICK:
             self.levels_share(ASKS[3])
-        # Another place and another name are nothing that a state depends on.
-        s = self.serve(model=self.copy("the same"))
+        # Another place, another name and another build of the same arithmetic are nothing that a state depends on.
+        s = self.serve(model=self.copy("the same"), weft=program)
         r = s.post(CHAT, ASKS[3])
         self.assertEqual(said(r), was)
         self.assertGreater(cached(r), 0)
         s.close()
+
+    def test_arithmetic_told(self):
+        """A program of another arithmetic says at start that it does not use what the folder has."""
+        path = os.path.join(self.dir, "arithmetic")
+        self.serve().close()
+        with open(path) as f:
+            number = int(f.read())
+        for text, told in (("%d\n" % (number - 1), True), ("%d\n" % number, False), ("?\n", False)):
+            with open(path, "w") as f:
+                f.write(text)
+            s = self.serve()
+            log = s.text()
+            s.close()
+            self.assertEqual("prefixes of arithmetic %d are not used" % (number - 1) in log, told, text)
+            with open(path) as f:
+                self.assertEqual(f.read(), "%d\n" % number)
 
     def test_remembered(self):
         """The weights are read whole once; what is remembered of them is not believed when it is damaged."""
