@@ -47,6 +47,19 @@ struct options {
 	struct host_opts load; /* how the model is opened */
 	const char *text;      /* tokenize: the second argument, or NULL */
 
+	/* serve with several models: the options of each, in which `load`, `alias` and those below differ.  n_model 0: the
+	 * one model is load.model. */
+	struct options *model;
+	int n_model;
+	bool pinned, found; /* found: in the folder of --models-dir, so that it may turn out to be no model */
+	int unload_after;   /* seconds; 0: never for that */
+	const char *models_dir;
+	char *sections; /* of the file of options, from its first [model] on; NULL: there is none */
+	const char *sections_file;
+	int sections_line; /* the line that they begin at */
+	const char **word; /* [n_word] models in the command line */
+	int n_word;
+
 	struct kv_ask kv_ask; /* formats of keys and values as written; load.kv is what they mean */
 
 	/* Answers, in addition to load.answer. */

@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "cli/cli.h"
+#include "cli/several_options.h"
 
 static const char about_model[] =
 	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"
@@ -18,12 +19,13 @@ const struct command commands[] = {
 	{
 		"serve",
 		CMD_SERVE,
-		"[MODEL]",
-		"serve a model over HTTP with the OpenAI API",
+		"[MODEL ...]",
+		"serve models over HTTP with the OpenAI API",
 		"Loads a model and answers clients of the OpenAI API (chat completions, completions,\n"
 		"responses) and of Anthropic's (messages), streaming or not. Requests are batched;\n"
 		"batching never changes an answer. A browser gets a page to chat and to watch the\n"
-		"engine. Ctrl-C or SIGTERM ends it.\n\n",
+		"engine. Ctrl-C or SIGTERM ends it.\n"
+		"Of several models each is loaded when a request names it (docs/several-models.md).\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
 		"  weft serve --host unix:/run/weft.sock --cors-origin https://example.org\n"
@@ -309,6 +311,8 @@ static int run_command(const struct command *c, int argc, char **argv)
 	struct err err;
 	int rc = options_parse(c, argc, argv, &o, &err);
 
+	if (!rc && c->bit == CMD_SERVE && !o.help)
+		rc = options_several(c, &o, &err);
 	if (!rc && o.help) {
 		help_command(c, o.help_topic);
 	} else if (rc) {

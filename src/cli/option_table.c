@@ -150,6 +150,8 @@ const struct option option_table[] = {
 	  "write the port to this file once the server is ready" },
 	{ CMD_COMMON | CMD_SERVE, "alias", "a", NULL, K_TEXTS, AT(alias), NONE, 0, 0, "NAME", NULL, group_server,
 	  "model name in the API; several may be separated by commas or given repeatedly (default: the model's own name)" },
+	{ CMD_SERVE, "models-dir", NULL, NULL, K_TEXT, AT(models_dir), NONE, 0, 0, "DIR", NULL, group_server,
+	  "serve every model in this folder, each loaded when a request names it (docs/several-models.md)" },
 	{ CMD_SERVE, "any-model", NULL, NULL, K_FLAG, AT(any_model), NONE, 0, 0, NULL, NULL, group_server,
 	  "accept any model name in requests" },
 	{ CMD_COMMON | CMD_SERVE, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_server,

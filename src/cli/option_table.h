@@ -49,9 +49,9 @@ struct option {
 
 extern const struct option option_table[];
 extern const int n_options;
-enum { OPTION_MAX = 256 };                /* n_options is below */
-extern const char *const option_groups[]; /* in the order of the help; NULL-ended */
-enum { OPTION_ANSWERS = 1 };              /* option_groups: what an answer is like */
+enum { OPTION_MAX = 256 };                     /* n_options is below */
+extern const char *const option_groups[];      /* in the order of the help; NULL-ended */
+enum { OPTION_ANSWERS = 1, OPTION_MODEL = 3 }; /* option_groups: what an answer is like; how a model is opened */
 /* Whether a command with these bits takes the option by --tune. */
 static inline bool option_is_tuning(const struct option *op, unsigned command)
 {

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "cli/option_table.h"
+#include "cli/several_options.h"
 #include "server/server.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
@@ -403,7 +404,7 @@ struct words {
 		const char *text; /* NULL: the option takes no value */
 	} * option;
 	int n_option;
-	const char *word[2];
+	const char **word;
 	int n_word;
 };
 
@@ -445,7 +446,7 @@ static int one_too_many(const struct command *c, const char *word, struct err *e
 /* Divides the command line into options and words, without looking at values. */
 static int divide(const struct command *c, int argc, char **argv, struct words *w, struct err *err)
 {
-	int word_max = c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : 1, used;
+	int word_max = c->bit == CMD_SERVE ? argc : c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : 1, used;
 	bool only_words = false;
 
 	for (int i = 0; i < argc; i += used) {
@@ -493,16 +494,13 @@ static int set_from_environment(const struct command *c, struct options *o, stru
 	return 0;
 }
 
-/* One line of the file, which is cut at its end; changes it. */
-static int set_from_line(const struct command *c, struct options *o, char *line, struct err *err)
+bool options_split_line(char *line, char **name_out, char **value_out)
 {
 	char *name = line + strspn(line, " \t\r"), *end = name + strcspn(name, " \t\r="), *text = end;
-	const char *value;
 	size_t n;
-	int rc;
 
 	if (!*name || *name == '#')
-		return 0;
+		return false;
 	text += strspn(text, " \t\r");
 	if (*text == '=')
 		text += 1 + strspn(text + 1, " \t\r");
@@ -514,6 +512,16 @@ static int set_from_line(const struct command *c, struct options *o, char *line,
 		text[n - 1] = 0;
 		text++;
 	}
+	*name_out = name;
+	*value_out = text;
+	return true;
+}
+
+int options_set_line(const struct command *c, struct options *o, char *name, char *text, struct err *err)
+{
+	const char *value;
+	int rc;
+
 	for (int i = 0, known = 0; i <= n_options; i++) {
 		const struct option *op = &option_table[i];
 
@@ -538,7 +546,7 @@ static int set_from_line(const struct command *c, struct options *o, char *line,
 static int set_from_file(const struct command *c, struct options *o, const char *path, struct err *err)
 {
 	struct buf b;
-	char *text, *next;
+	char *text, *next, *name, *value;
 	int rc;
 
 	buf_init(&b);
@@ -551,10 +559,16 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 	}
 	text = own(o, NULL, buf_take(&b));
 	for (int line = 1; text && !rc; text = next, line++) {
+		if (text[strspn(text, " \t")] == '[') { /* the rest is read when all else is known */
+			o->sections = c->bit == CMD_SERVE ? text : NULL;
+			o->sections_file = path;
+			o->sections_line = line;
+			break;
+		}
 		next = strchr(text, '\n');
 		if (next)
 			*next++ = 0;
-		rc = set_from_line(c, o, text, err);
+		rc = options_split_line(text, &name, &value) ? options_set_line(c, o, name, value, err) : 0;
 		if (rc)
 			err_prefix(err, "%s:%d", path, line);
 	}
@@ -603,7 +617,7 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 	}
 	if (w->n_word && o->load.model && !two)
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->load.model, w->word[0]);
-	if (o->load.model && w->n_word == 2)
+	if (o->load.model && w->n_word == 2 && c->bit != CMD_SERVE)
 		return err_set(err, E_ARG, "unexpected argument '%s' (the model was given with --model)", w->word[1]);
 	if (o->load.model || (two && w->n_word == 1 && !o->prompt)) {
 		o->text = w->word[0]; /* run and tokenize look whether a lone word is a model */
@@ -640,7 +654,8 @@ static int set_all(const struct command *c, const struct words *w, struct option
 
 int options_parse(const struct command *c, int argc, char **argv, struct options *o, struct err *err)
 {
-	struct words w = { .option = xcalloc((size_t)argc + 1, sizeof *w.option) };
+	struct words w = { .option = xcalloc((size_t)argc + 1, sizeof *w.option),
+		           .word = xcalloc((size_t)argc + 2, sizeof *w.word) };
 	bool given[OPTION_MAX] = { false };
 	int rc;
 
@@ -652,8 +667,10 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 		rc = options_refuse_idle(c, o, given, err);
 	if (!rc)
 		rc = take_words(c, &w, o, err);
+	o->word = own(o, NULL, w.word);
+	o->n_word = w.n_word;
 	free(w.option);
-	return rc ? rc : kv_policy_parse(&o->load.kv, &o->kv_ask, err);
+	return rc ? rc : options_finish(o, err);
 }
 
 int options_set_answer(struct options *o, const char *name, const char *text, struct err *err)
@@ -675,8 +692,23 @@ int options_set_answer(struct options *o, const char *name, const char *text, st
 	               hint ? hint : "");
 }
 
+char *options_own(struct options *o, char *p)
+{
+	return own(o, NULL, p);
+}
+
+int options_finish(struct options *o, struct err *err)
+{
+	return kv_policy_parse(&o->load.kv, &o->kv_ask, err);
+}
+
 void options_fini(struct options *o)
 {
+	for (int i = 0; i < o->n_model; i++)
+		options_fini(&o->model[i]);
+	free(o->model);
+	o->model = NULL;
+	o->n_model = 0;
 	for (int i = 0; i < o->n_owned; i++)
 		free(o->owned[i]);
 	free(o->owned);

@@ -177,7 +177,7 @@ struct known_model *known_find(struct known_models *k, const char *name, size_t 
 	for (int i = 0; i < k->n; i++) {
 		if (k->v[i]->removed)
 			continue;
-		if (is_named(&k->v[i]->about, name, n))
+		if (is_named(known_as(k->v[i]), name, n))
 			return k->v[i];
 		if (!first)
 			first = k->v[i];

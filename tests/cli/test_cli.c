@@ -126,7 +126,7 @@ static void test_refused(void **state)
 	refused("logits", "1,7,64", "--split", "1,0");
 	refused("logits", "1,7,64", "--split", "");
 	refused("run", "takes no value", "--show-thinking=1", NULL);
-	refused("serve", "one argument too many", "a", "b");
+	refused("logits", "one argument too many", "a", "b");
 	refused("serve", "two models", "--model=a", "b");
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/option_table.h"
+#include "cli/several_options.h"
 #include "held.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -65,6 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	fd = held_file(data + 1, size - 1, path);
 	rc = options_parse(c, 2, argv, &o, &err);
+	if (!rc && c->bit == CMD_SERVE && !o.models_dir)
+		rc = options_several(c, &o, &err);
 	if (rc && !err.msg[0])
 		abort();
 	if (!rc)

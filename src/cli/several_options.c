@@ -1,0 +1,211 @@
+/* several_options.c - `weft serve` with several models: a copy of the options for each, from words, the [model] sections of the
+ * file of options, and a folder of models. */
+#include "cli/several_options.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "cli/option_table.h"
+
+enum { MODELS_MAX = 1000 };
+
+/* ---- one model ---- */
+
+/* A copy of the options, without what is one model's alone. */
+static struct options *add_model(struct options *o, const char *model)
+{
+	struct options *m;
+
+	o->model = xrealloc(o->model, size_mul((size_t)o->n_model + 1, sizeof *o->model));
+	m = &o->model[o->n_model++];
+	*m = *o;
+	m->model = NULL;
+	m->n_model = 0;
+	m->owned = NULL;
+	m->n_owned = 0;
+	m->source = o->source + 1; /* a list of the section replaces that of the server */
+	m->alias = m->load.lora = m->load.draft.model = (struct texts){ 0 };
+	m->load.mmproj = NULL;
+	m->load.memory_bytes = 0;
+	m->load.model = model;
+	return m;
+}
+
+/* A line of a section that is no option of the command.  False: it is none of these either. */
+static bool own_line(struct options *m, const char *name, const char *value, struct err *err)
+{
+	char *end;
+	long v;
+
+	err->code = 0;
+	if (!strcmp(name, "pinned")) {
+		m->pinned = !*value || !strcmp(value, "true") || !strcmp(value, "on") || !strcmp(value, "yes");
+		if (!m->pinned && strcmp(value, "false") && strcmp(value, "off") && strcmp(value, "no"))
+			err_set(err, E_ARG, "pinned: '%s' is neither true nor false", value);
+		return true;
+	}
+	if (strcmp(name, "unload-after"))
+		return false;
+	v = strtol(value, &end, 10);
+	if (!*value || *end || v < 0 || v > 1000000000)
+		err_set(err, E_ARG, "unload-after: '%s' is not a whole number of seconds from 0 to 1000000000", value);
+	m->unload_after = (int)v;
+	return true;
+}
+
+/* Whether an option may be in a section. */
+static bool is_of_model(const char *name)
+{
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
+
+		if (!(op->commands & CMD_SERVE) ||
+		    (!option_named(name, strlen(name), op->name) && !option_named(name, strlen(name), op->also)))
+			continue;
+		return op->group == option_groups[OPTION_ANSWERS] || op->group == option_groups[OPTION_MODEL] ||
+		       !strcmp(op->name, "alias") || !strcmp(op->name, "tune");
+	}
+	return true; /* unknown: options_line says so */
+}
+
+/* One line, which is cut at its end; changes it. */
+static int section_line(const struct command *c, struct options *m, char *line, struct err *err)
+{
+	char *name, *value;
+
+	if (!options_split_line(line, &name, &value))
+		return 0;
+	if (own_line(m, name, value, err))
+		return err->code;
+	if (!is_of_model(name))
+		return err_set(err, E_ARG, "%s is an option of the server, and belongs above the first [model]", name);
+	return options_set_line(c, m, name, value, err);
+}
+
+static bool is_header(const char *line)
+{
+	size_t n = strlen(line);
+
+	while (n && strchr(" \t\r", line[n - 1]))
+		n--;
+	line += strspn(line, " \t");
+	return n >= 7 && !strncmp(line, "[model]", 7) && !line[7 + strspn(line + 7, " \t\r")];
+}
+
+static int sections(const struct command *c, struct options *o, struct err *err)
+{
+	struct options *m = NULL;
+	char *text = o->sections, *next;
+	int rc = 0;
+
+	for (int line = o->sections_line; text && !rc; text = next, line++) {
+		next = strchr(text, '\n');
+		if (next)
+			*next++ = 0;
+		if (is_header(text)) {
+			if (m && !m->load.model)
+				rc = err_set(err, E_ARG, "the [model] above has no line \"model = NAME\"");
+			else if (o->n_model >= MODELS_MAX)
+				rc = err_set(err, E_LIMIT, "more than %d models", MODELS_MAX);
+			else
+				m = add_model(o, NULL);
+		} else if (text[strspn(text, " \t")] == '[') {
+			rc = err_set(err, E_ARG, "'%.40s': the only sections are [model]", text);
+		} else {
+			rc = section_line(c, m, text, err);
+		}
+		if (rc)
+			err_prefix(err, "%s:%d", o->sections_file, line);
+	}
+	if (!rc && m && !m->load.model)
+		rc = err_set(err, E_ARG, "%s: the last [model] has no line \"model = NAME\"", o->sections_file);
+	return rc;
+}
+
+/* ---- a folder ---- */
+
+/* A model is a folder with a config.json, or a GGUF file that is neither a tower nor the second part of one or more. */
+static bool is_model(const char *dir, const char *name)
+{
+	size_t n = strlen(name);
+	const char *part;
+	bool is;
+	struct buf b;
+
+	if (*name == '.')
+		return false;
+	if (n > 5 && !strcmp(name + n - 5, ".gguf")) {
+		part = strstr(name, "-of-");
+		return !strstr(name, "mmproj") && (!part || part - name < 6 || !strncmp(part - 6, "-00001", 6));
+	}
+	buf_init(&b);
+	buf_printf(&b, "%s/%s/config.json", dir, name);
+	is = file_exists(b.p);
+	buf_fini(&b);
+	return is;
+}
+
+static int folder(struct options *o, struct err *err)
+{
+	struct dirent **v;
+	int n, rc = 0;
+
+	if (!o->models_dir)
+		return 0;
+	n = scandir(o->models_dir, &v, NULL, alphasort);
+	if (n < 0)
+		return err_set(err, E_IO, "--models-dir %s: it cannot be read", o->models_dir);
+	for (int i = 0; i < n; i++) {
+		if (!rc && is_model(o->models_dir, v[i]->d_name)) {
+			struct buf path;
+
+			buf_init(&path);
+			buf_printf(&path, "%s/%s", o->models_dir, v[i]->d_name);
+			if (o->n_model >= MODELS_MAX)
+				rc = err_set(err, E_LIMIT, "--models-dir %s: more than %d models", o->models_dir,
+				             MODELS_MAX);
+			else
+				add_model(o, options_own(o, buf_take(&path)))->found = true;
+			buf_fini(&path);
+		}
+		free(v[i]);
+	}
+	free(v);
+	if (!rc && !o->n_model)
+		rc = err_set(err, E_MISSING,
+		             "--models-dir %s: no model is in it (a folder with config.json, or a file .gguf)",
+		             o->models_dir);
+	return rc;
+}
+
+/* ---- all ---- */
+
+int options_several(const struct command *c, struct options *o, struct err *err)
+{
+	const char *first = o->load.model, *const *word = o->word;
+	int rc = 0, n = o->n_word;
+
+	if (n < 2 && !o->sections && !o->models_dir)
+		return 0;
+	if (first && (n > 1 || o->sections || o->models_dir))
+		add_model(o, first);
+	for (int i = first ? 1 : 0; i < n; i++)
+		add_model(o, word[i]);
+	if ((rc = sections(c, o, err)) || (rc = folder(o, err)))
+		return rc;
+	if (o->alias.n)
+		return err_set(err, E_ARG, "--alias names one model; with several, give it in a [model] section");
+	if (o->load.mmproj || o->load.lora.n || o->load.draft.model.n)
+		return err_set(err, E_ARG, "%s is for one model; with several, give it in a [model] section",
+		               o->load.mmproj ? "--mmproj" :
+		               o->load.lora.n ? "--lora" :
+		                                "--draft-model");
+	for (int i = 0; i < o->n_model && !rc; i++)
+		rc = options_finish(&o->model[i], err);
+	return rc;
+}

@@ -1,0 +1,336 @@
+"""Several models behind one server: switching, memory, what is refused, and answers that do not depend on any of it.
+
+Usage: test_models.py WEFT FOLDER, where FOLDER has weft-tiny, weft-tiny-4bit and weft-tiny-8bit."""
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from serverkit import Gone, Server, sanitized
+
+WEFT, FOLDER = sys.argv[1:3]
+QUICK = os.environ.get("WEFT_TEST_QUICK")
+SWITCHES = int(os.environ.get("WEFT_SWITCHES", 60 if QUICK else 200))
+CHAT = "/v1/chat/completions"
+NAMES = ["weft-tiny", "weft-tiny-4bit", "weft-tiny-8bit"]
+MB = 1 << 20
+
+for name in NAMES:
+    if not os.path.exists(os.path.join(FOLDER, name, "model.safetensors")):
+        print("skipped: %s has no weights" % name)
+        sys.exit(77)
+
+CITIES = "Lima Quito Paris Rome Oslo Cairo Delhi Tokyo Seoul Hanoi".split()
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def body(k, turns=1, **more):
+    rng = random.Random(k)
+    say = []
+    for t in range(turns):
+        say.append({"role": "user", "content": "Question %d: is %s larger than %s?" % (t, rng.choice(CITIES), rng.choice(CITIES))})
+        if t < turns - 1:
+            say.append({"role": "assistant", "content": "It is in %s." % rng.choice(CITIES)})
+    return {"messages": say, "max_tokens": 8, "temperature": 0, "logprobs": True, **more}
+
+
+def said(reply):
+    assert reply.status == 200, reply.text()
+    return reply.json()["choices"]
+
+
+def cached(reply):
+    return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def start(*words, kept=None):
+    options = ["--prompt-cache-dir", kept, "--tune", "prompt-cache-disk-wait=3600"] if kept else []
+    return Server([WEFT, "serve", *words, "--port", "0", "--port-file", "{port_file}", "--threads", "1", "--ctx-size", "4096",
+                   "--parallel", "4", *options])
+
+
+_cold = {}
+
+
+def cold(name, asked):
+    """What a server with this model alone says, which keeps nothing."""
+    key = json.dumps([name, asked], sort_keys=True)
+    if key not in _cold:
+        s = start(path(name), "--prompt-cache-bytes", "0")
+        for a in [asked] + [body(k) for k in range(6)]:
+            _cold[json.dumps([name, a], sort_keys=True)] = said(s.post(CHAT, a))
+        s.close()
+    return _cold[key]
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        d = tempfile.TemporaryDirectory()
+        self.addCleanup(d.cleanup)
+        self.tmp = d.name
+        self.kept = os.path.join(d.name, "kept")
+
+    def serve(self, *words):
+        s = start(*words, kept=self.kept)
+        self.addCleanup(lambda: s.proc.poll() is None and s.close())
+        return s
+
+    def config(self, memory, *sections):
+        """A file of options whose models, each of 200 MB, do not all fit into `memory`."""
+        name = tempfile.mktemp(".conf", dir=self.tmp)
+        with open(name, "w") as f:
+            f.write("memory = %s\n" % memory)
+            for model, *lines in sections:
+                f.write("\n[model]\nmodel = %s\nmemory = 200M\n%s\n" % (model, "\n".join(lines)))
+        return "--config=" + name
+
+    def by_turns(self):
+        """One of three at a time."""
+        return self.serve(self.config("300M", *[(path(n),) for n in NAMES]))
+
+    def states(self, s):
+        return {m["id"]: m["status"]["value"] for m in s.ask("GET", "/v1/models").json()["data"]}
+
+    def until(self, s, name, state):
+        end = time.monotonic() + 60
+        while (now := self.states(s)[name]) != state:
+            self.assertLess(time.monotonic(), end, "%s is %s, and not %s\n%s" % (name, now, state, s.text()[-3000:]))
+            time.sleep(0.02)
+
+
+class Names(Test):
+    def test_words(self):
+        s = self.serve(*[path(n) for n in NAMES], "--memory", "2G")
+        self.assertEqual(self.states(s), {"weft-tiny": "loaded", "weft-tiny-4bit": "unloaded", "weft-tiny-8bit": "unloaded"})
+        self.assertEqual(s.ask("GET", "/props").json()["model"], "weft-tiny")
+        self.assertEqual(s.ask("GET", "/props?model=weft-tiny-4bit").error()["code"], "model_not_loaded")
+        for name in NAMES:
+            r = s.post(CHAT, body(1, model=name))
+            self.assertEqual(r.json()["model"], name)
+            self.assertEqual(said(r), cold(name, body(1)))
+        # There is room for all.
+        self.assertEqual(set(self.states(s).values()), {"loaded"})
+        self.assertEqual(s.post(CHAT, body(1)).json()["model"], "weft-tiny")
+        self.assertEqual(s.post("/api/show", {"name": "weft-tiny-8bit:latest"}).status, 200)
+        self.assertEqual(s.post("/api/chat", {"model": "weft-tiny-4bit:latest", "messages": body(1)["messages"], "stream": False,
+                                              "options": {"num_predict": 2}}).json()["model"], "weft-tiny-4bit")
+        for name in ("gpt-4", "weft-tiny:latest"):
+            r = s.post(CHAT, body(1, model=name))
+            self.assertEqual((r.status, r.error()["code"], r.error()["param"]), (404, "model_not_found", "model"))
+            for known in NAMES:
+                self.assertIn('"%s"' % known, r.error()["message"])
+        self.assertEqual(s.ask("GET", "/v1/models/weft-tiny-4bit").json()["status"]["loads"], 1)
+        self.assertEqual(s.ask("GET", "/v1/models/none").status, 404)
+        self.assertEqual(s.metrics()['weft_model_loaded{model="weft-tiny-8bit"}'], 1)
+        self.assertEqual(s.ask("GET", "/props?model=weft-tiny-4bit").json()["model"], "weft-tiny-4bit")
+        self.assertEqual(s.ask("GET", "/v1/cache?model=none").status, 404)
+
+    def test_folder(self):
+        folder = os.path.join(self.tmp, "models")
+        os.mkdir(folder)
+        for n in NAMES[:2]:
+            os.symlink(os.path.abspath(path(n)), os.path.join(folder, n))
+        os.mkdir(os.path.join(folder, "empty"))
+        os.mkdir(os.path.join(folder, "broken"))
+        with open(os.path.join(folder, "broken", "config.json"), "w") as f:
+            f.write("{}")
+        s = self.serve("--models-dir", folder, "--memory", "2G")
+        self.assertEqual(sorted(self.states(s)), NAMES[:2])
+        self.assertIn("broken is left out", s.text())
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+
+    def test_wrong_words(self):
+        for words, says in (([path(NAMES[0]), path(NAMES[0])], "would both be called weft-tiny"),
+                            ([path(NAMES[0]), path(NAMES[1]), "--alias", "x"], "--alias names one model"),
+                            ([path(NAMES[0]), "/no/such/model"], "/no/such/model"),
+                            ([self.config("1G", (path(NAMES[0]), "port = 1"))], "belongs above the first [model]"),
+                            ([self.config("1G", (path(NAMES[0]), "unload-after = x"))], "whole number of seconds"),
+                            ([self.config("1G", (path(NAMES[0]), "pinned = x"))], "neither true nor false"),
+                            (["--models-dir", self.tmp], "no model is in it")):
+            with self.subTest(says):
+                with self.assertRaises(RuntimeError) as e:
+                    self.serve(*words)
+                self.assertIn(says, str(e.exception))
+
+
+class Switching(Test):
+    def test_there_and_back(self):
+        """A conversation goes on after another model had the memory: no more is computed than if there had been none."""
+        s = self.by_turns()
+        name, other = NAMES[0], NAMES[1]
+        begin = body(7, 40, max_tokens=8)
+        first = s.post(CHAT, {**begin, "model": name})
+        more = begin["messages"] + [said(first)[0]["message"], {"role": "user", "content": "And where is it?"}]
+        more = {**begin, "messages": more}
+        one = start(path(name))
+        self.assertEqual(said(one.post(CHAT, begin)), said(first))
+        expected = one.post(CHAT, more)
+        one.close()
+        self.assertEqual(said(s.post(CHAT, body(1, model=other))), cold(other, body(1)))
+        self.assertEqual(self.states(s)[name], "unloaded")
+        again = s.post(CHAT, {**more, "model": name})
+        self.assertEqual(said(again), said(expected))
+        self.assertGreater(cached(expected), 500)
+        self.assertEqual(cached(again), cached(expected))
+        self.assertEqual(s.ask("GET", "/v1/models/" + name).json()["status"]["loads"], 2)
+
+    def test_running_is_not_killed(self):
+        s = self.by_turns()
+        long = body(3, max_tokens=300, ignore_eos=True)
+        expected = cold(NAMES[0], long)
+        got = {}
+
+        def ask(name, asked):
+            got[name] = s.post(CHAT, {**asked, "model": name})
+
+        first = threading.Thread(target=ask, args=(NAMES[0], long))
+        first.start()
+        s.at_least("weft_requests_running", 1)
+        others = [threading.Thread(target=ask, args=(n, body(1))) for n in NAMES[1:]]
+        for t in others:
+            t.start()
+        for t in [first] + others:
+            t.join()
+        self.assertEqual(said(got[NAMES[0]]), expected)
+        for n in NAMES[1:]:
+            self.assertEqual(said(got[n]), cold(n, body(1)))
+
+    def test_together(self):
+        """Models that are loaded at once answer as each does alone."""
+        s = self.serve(*[path(n) for n in NAMES], "--memory", "2G")
+        wrong = []
+
+        def ask(name, k):
+            if said(s.post(CHAT, {**body(k), "model": name})) != cold(name, body(k)):
+                wrong.append((name, k))
+
+        for n in NAMES:
+            cold(n, body(0))
+        threads = [threading.Thread(target=ask, args=(n, k)) for k in range(4) for n in NAMES]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+    def test_random(self):
+        """Many requests to models that take turns, some given up: answers are right and memory keeps to the budget; so it is
+        after a kill."""
+        s = self.by_turns()
+        for n in NAMES:
+            cold(n, body(0))
+        most = [0]
+        stop = threading.Event()
+
+        def watch():
+            while not stop.wait(0.02):
+                try:
+                    with open("/proc/%d/status" % s.proc.pid) as f:
+                        rss = int(next(line for line in f if line.startswith("VmRSS")).split()[1]) * 1024
+                except (OSError, StopIteration):
+                    return
+                most[0] = max(most[0], rss)
+
+        wrong = []
+
+        def client(seed):
+            rng = random.Random(seed)
+            for _ in range(SWITCHES // 4):
+                name, k = rng.choice(NAMES), rng.randrange(6)
+                asked = {**body(k), "model": name, "stream": rng.random() < 0.3}
+                c = s.connect()
+                try:
+                    c.request("POST", CHAT, asked)
+                    if rng.random() < 0.25:
+                        time.sleep(rng.random() * 0.05)
+                        continue
+                    r = c.reply()
+                    if r.status != 200 or (not asked["stream"] and said(r) != cold(name, body(k))):
+                        wrong.append((name, k, r.status, r.text()[:300]))
+                except Gone:
+                    wrong.append((name, k, "gone"))
+                finally:
+                    c.close()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        clients = [threading.Thread(target=client, args=(i,)) for i in range(4)]
+        for t in clients:
+            t.start()
+        for t in clients:
+            t.join()
+        stop.set()
+        watcher.join()
+        self.assertEqual(wrong, [])
+        loads = sum(v for k, v in s.metrics().items() if k.startswith("weft_model_loads_total"))
+        print("%d loads, at most %d MB" % (loads, most[0] // MB))
+        self.assertGreater(loads, 4)
+        if not sanitized(WEFT):
+            self.assertLess(most[0], 300 * MB)
+        s.signal(signal.SIGKILL)
+        s.wait()
+        s.log.close()
+        s.dir.cleanup()
+        s = self.by_turns()
+        for n in NAMES:
+            r = s.post(CHAT, {**body(2), "model": n})
+            self.assertEqual(said(r), cold(n, body(2)))
+            self.assertGreater(cached(r), 0)
+
+
+class Refusing(Test):
+    def test_pinned(self):
+        s = self.serve(self.config("300M", (path(NAMES[0]), "pinned", "alias = one,uno"), (path(NAMES[1]),)))
+        self.assertEqual(self.states(s), {"one": "loaded", "uno": "loaded", NAMES[1]: "unloaded"})
+        r = s.post(CHAT, body(1, model=NAMES[1]))
+        self.assertEqual((r.status, r.error()["code"]), (503, "model_too_large"))
+        self.assertIn('"one" (200 MB)', r.error()["message"])
+        self.assertEqual(said(s.post(CHAT, body(1, model="uno"))), cold(NAMES[0], body(1)))
+
+    def test_too_large(self):
+        s = self.serve(self.config("300M", (path(NAMES[0]),), (path(NAMES[1]), "memory = 400M")))
+        r = s.post(CHAT, body(1, model=NAMES[1]))
+        self.assertEqual((r.status, r.error()["code"]), (503, "model_too_large"))
+        self.assertIn("takes 400 MB", r.error()["message"])
+
+    def test_lost_and_found(self):
+        """A model that cannot be loaded now may be later."""
+        copy = os.path.join(self.tmp, "copy")
+        shutil.copytree(path(NAMES[1]), copy)
+        s = self.serve(path(NAMES[0]), copy, "--memory", "1G")
+        weights = os.path.join(copy, "model.safetensors")
+        os.rename(weights, weights + ".away")
+        r = s.post(CHAT, body(1, model="copy"))
+        self.assertEqual((r.status, r.error()["code"]), (503, "model_unusable"))
+        self.assertIn("error", s.ask("GET", "/v1/models/copy").json()["status"])
+        os.rename(weights + ".away", weights)
+        self.assertEqual(said(s.post(CHAT, body(1, model="copy"))), cold(NAMES[1], body(1)))
+
+    def test_deadline(self):
+        s = self.by_turns()
+        c = s.connect()
+        c.request("POST", CHAT, body(3, model=NAMES[0], max_tokens=2000, ignore_eos=True, stream=True))
+        c.until(b"data: ")
+        r = s.post(CHAT, body(1, model=NAMES[1]), {"x-request-deadline-ms": "50"})
+        self.assertEqual((r.status, r.error()["code"]), (504, "deadline"))
+        c.close()
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+
+    def test_idle(self):
+        s = self.serve(self.config("1G", (path(NAMES[0]), "unload-after = 1"), (path(NAMES[1]), "pinned", "unload-after = 1")))
+        self.until(s, NAMES[0], "unloaded")
+        self.assertEqual(self.states(s)[NAMES[1]], "loaded")
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[0]))), cold(NAMES[0], body(1)))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
