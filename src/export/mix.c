@@ -12,7 +12,7 @@ static const struct mix mixes[] = {
 	{ "Q4_0", 2, "Q4_0" },      { "Q4_1", 3, "Q4_1" },      { "Q5_0", 8, "Q5_0" },    { "Q5_1", 9, "Q5_1" },
 	{ "Q2_K", 10, "Q2_K" },     { "Q3_K_S", 11, "Q3_K" },   { "Q3_K_M", 12, "Q3_K" }, { "Q4_K_S", 14, "Q4_K" },
 	{ "Q4_K_M", 15, "Q4_K" },   { "Q5_K_S", 16, "Q5_K" },   { "Q5_K_M", 17, "Q5_K" }, { "Q6_K", 18, "Q6_K" },
-	{ "IQ4_NL", 25, "IQ4_NL" }, { "IQ4_XS", 30, "IQ4_XS" },
+	{ "IQ4_NL", 25, "IQ4_NL" }, { "IQ4_XS", 30, "IQ4_XS" }, { "Q1_0", 40, "Q1_0" },   { "Q2_0", 41, "Q2_0" },
 };
 enum { MIXES = sizeof mixes / sizeof *mixes };
 
@@ -32,7 +32,7 @@ const struct mix *mix_find(const char *name)
 
 const char *mix_names(void)
 {
-	return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS";
+	return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS, Q2_0, Q1_0";
 }
 
 static bool is(const struct mix *m, const char *name)
@@ -125,6 +125,8 @@ static const char *wanted(const struct mix *m, const struct mix_model *of, const
 		return m->base;
 	if (begins(name, "output.") || (of->tied && begins(name, "token_embd.")))
 		return is(m, "Q8_0") ? "Q8_0" : "Q6_K";
+	if (begins(name, "token_embd.") && (is(m, "Q1_0") || is(m, "Q2_0")))
+		return "Q4_K";
 	if (i < 0)
 		return m->base;
 	if (begins(rest, "attn_v."))
@@ -142,7 +144,8 @@ static const char *wanted(const struct mix *m, const struct mix_model *of, const
 static const char *fallback(const char *name)
 {
 	static const char *const to[][2] = { { "Q4_K", "Q5_0" }, { "Q5_K", "Q5_1" }, { "Q6_K", "Q8_0" },
-		                             { "Q2_K", "Q4_0" }, { "Q3_K", "Q4_0" }, { "IQ4_XS", "IQ4_NL" } };
+		                             { "Q2_K", "Q4_0" }, { "Q3_K", "Q4_0" }, { "IQ4_XS", "IQ4_NL" },
+		                             { "Q1_0", "Q2_0" }, { "Q2_0", "Q4_0" } };
 
 	for (size_t i = 0; i < sizeof to / sizeof *to; i++)
 		if (!strcmp(to[i][0], name))

@@ -40,8 +40,8 @@ static double gguf_error(const struct gguf_type *type, const float *x, const flo
 	return squares(&w, 0, x);
 }
 
-static const char *const names[] = { "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",   "Q2_K",
-	                             "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS" };
+static const char *const names[] = { "Q4_0", "Q4_1", "Q5_0", "Q5_1",   "Q8_0",   "Q2_K", "Q3_K",
+	                             "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "Q1_0", "Q2_0" };
 enum { NAMES = sizeof names / sizeof *names };
 
 /* Beside the reference's quantiser, row by row. */
@@ -107,7 +107,8 @@ static void check_own(void)
 		const char *name;
 		double most; /* of the row's squares */
 	} bound[] = { { "Q2_K", 0.12 },   { "Q3_K", 0.03 },   { "Q4_0", 0.009 },   { "Q4_K", 0.007 },
-		      { "Q5_K", 0.0018 }, { "Q6_K", 0.0006 }, { "Q8_0", 0.00003 }, { "IQ4_XS", 0.008 } };
+		      { "Q5_K", 0.0018 }, { "Q6_K", 0.0006 }, { "Q8_0", 0.00003 }, { "IQ4_XS", 0.008 },
+		      { "Q1_0", 0.4 },    { "Q2_0", 0.2 } };
 	float x[COLS], importance[COLS];
 	double size = 0;
 
@@ -118,7 +119,7 @@ static void check_own(void)
 	}
 	for (size_t t = 0; t < sizeof bound / sizeof *bound; t++) {
 		const struct gguf_type *type = gguf_type_named(bound[t].name);
-		double err = gguf_error(type, x, NULL), even = 0, odd = 0;
+		double err = gguf_error(type, x, NULL), even = 0, odd = 0, without = 0;
 		static uint8_t row[COLS * 4];
 		static float y[COLS];
 		struct weight w;
@@ -128,13 +129,24 @@ static void check_own(void)
 			printf("FAIL %s: error %g of squares, at most %g\n", bound[t].name, err / size, bound[t].most);
 			failures++;
 		}
-		gguf_encode(row, type, x, COLS, importance);
-		weight_gguf(&w, "row", type, 1, COLS, row, (size_t)(COLS / type->block * type->block_bytes), &e);
-		w.fmt->decode(y, &w, 0);
-		for (int i = 0; i < COLS; i++)
-			*(i % 2 ? &odd : &even) += pow((double)y[i] - (double)x[i], 2);
-		if (!(odd < even)) {
+		for (int with = 0; with < 2; with++) {
+			gguf_encode(row, type, x, COLS, with ? importance : NULL);
+			weight_gguf(&w, "row", type, 1, COLS, row, (size_t)(COLS / type->block * type->block_bytes),
+			            &e);
+			w.fmt->decode(y, &w, 0);
+			without = odd;
+			even = odd = 0;
+			for (int i = 0; i < COLS; i++)
+				*(i % 2 ? &odd : &even) += pow((double)y[i] - (double)x[i], 2);
+		}
+		/* A code of one bit is the sign, whatever counts: only the scale can follow. */
+		if (strcmp(type->name, "Q1_0") && strcmp(type->name, "Q2_0") && !(odd < even)) {
 			printf("FAIL %s: what counts more has error %g, the rest %g\n", bound[t].name, odd, even);
+			failures++;
+		}
+		if (!(odd < without)) {
+			printf("FAIL %s: what counts more has error %g, and %g where all count alike\n", bound[t].name,
+			       odd, without);
 			failures++;
 		}
 	}

@@ -11,7 +11,8 @@
 
 #include "quant/gguf/gguf.h"
 
-/* Which types gguf_encode takes: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q2_K to Q6_K, IQ4_XS. */
+/* Which types gguf_encode takes: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, Q2_K to Q6_K, IQ4_XS,
+ * Q1_0, Q2_0. */
 bool gguf_encodes(const struct gguf_type *type);
 /* cols, a multiple of type->block, to cols / block * block_bytes bytes. */
 void gguf_encode(uint8_t *out, const struct gguf_type *type, const float *x, int cols, const float *importance);

@@ -373,6 +373,37 @@ static void encode_iq4_xs(uint8_t *b, const float *x, const float *w)
 	put_u16(b + 2, high);
 }
 
+/* ---- blocks of 1 and 2 bits with one scale ---- */
+
+enum { SIGNS = 128, TERNARY = 64 };
+
+static void encode_q1_0(uint8_t *b, const float *x, const float *w)
+{
+	static const signed char values[] = { -1, 1 };
+	const struct steps s = { -1, 1, values, 2 };
+	struct fit f = fit_scale(x, w, SIGNS, &s, half_round);
+	uint8_t code[SIGNS];
+
+	fit_codes(code, x, w, SIGNS, &s, f.a, 0);
+	put_half(b, f.a);
+	memset(b + 2, 0, SIGNS / 8);
+	for (int i = 0; i < SIGNS; i++)
+		b[2 + i / 8] |= (uint8_t)(code[i] << i % 8);
+}
+
+static void encode_q2_0(uint8_t *b, const float *x, const float *w)
+{
+	const struct steps s = { -1, 2, NULL, 0 };
+	struct fit f = fit_scale(x, w, TERNARY, &s, half_round);
+	uint8_t code[TERNARY];
+
+	fit_codes(code, x, w, TERNARY, &s, f.a, 0);
+	put_half(b, f.a);
+	memset(b + 2, 0, TERNARY / 4);
+	for (int i = 0; i < TERNARY; i++)
+		b[2 + i / 4] |= (uint8_t)(code[i] << 2 * (i % 4));
+}
+
 /* ---- rows ---- */
 
 typedef void encode_fn(uint8_t *b, const float *x, const float *w);
@@ -383,6 +414,7 @@ static const struct {
 	{ "Q4_0", encode_q4_0 }, { "Q4_1", encode_q4_1 }, { "Q5_0", encode_q5_0 },     { "Q5_1", encode_q5_1 },
 	{ "Q8_0", encode_q8_0 }, { "Q2_K", encode_q2_k }, { "Q3_K", encode_q3_k },     { "Q4_K", encode_q4_k },
 	{ "Q5_K", encode_q5_k }, { "Q6_K", encode_q6_k }, { "IQ4_NL", encode_iq4_nl }, { "IQ4_XS", encode_iq4_xs },
+	{ "Q1_0", encode_q1_0 }, { "Q2_0", encode_q2_0 },
 };
 
 static encode_fn *encoder_of(const struct gguf_type *type)
