@@ -1,26 +1,29 @@
 // attach.js - files that go along with the next message: dropped, pasted or chosen.
 //
-// Text goes into the message itself (conversation.js); pictures go as such, to models that see.
+// Text goes into the message itself (conversation.js); pictures and sounds go as such, to models that see and hear.
 import { button, by_id, bytes, element } from "./element.js";
-import { sees_pictures } from "./state.js";
+import { is_sound, offer_recording, player, readable } from "./sounds.js";
+import { hears_sounds, sees_pictures } from "./state.js";
 
-const TEXT_MOST = 4 << 20, PICTURE_MOST = 20 << 20; // bytes
+const TEXT_MOST = 4 << 20, PICTURE_MOST = 20 << 20, SOUND_MOST = 20 << 20; // bytes
 const PASTED_LONG = 4000; // characters: a longer paste becomes a file, so that the message stays readable
 const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
-let files = [], pictures = [];
+let files = [], pictures = [], sounds = [];
 
 // What is attached, given to the message that goes out.
 export function take() {
   const out = {};
   if (files.length) out.files = files;
   if (pictures.length) out.pictures = pictures;
+  if (sounds.length) out.sounds = sounds;
   files = [];
   pictures = [];
+  sounds = [];
   draw();
   return out;
 }
-export const any = () => files.length + pictures.length > 0;
+export const any = () => files.length + pictures.length + sounds.length > 0;
 
 function complain(text) {
   by_id("attach-problem").textContent = text;
@@ -35,6 +38,8 @@ export function thumbnail(picture) {
   });
   return img;
 }
+export const heard = (sound) => element("span", { class: "chip" }, element("span", { class: "name" }, sound.name), player(sound, fetch_bytes));
+
 async function fetch_bytes(url) {
   const [head, data] = url.split(",");
   const raw = atob(data);
@@ -53,7 +58,12 @@ function draw() {
     by_id("text").focus();
   }, { "aria-label": `Remove ${one.name}`, class: "plain-button" });
   by_id("attached").replaceChildren(...files.map((f) => chip(f, [without(files, f)])),
-    ...pictures.map((p) => element("span", { class: "chip" }, thumbnail(p), without(pictures, p))));
+    ...pictures.map((p) => element("span", { class: "chip" }, thumbnail(p), without(pictures, p))),
+    ...sounds.map((s) => {
+      const box = heard(s);
+      box.append(without(sounds, s));
+      return box;
+    }));
   by_id("attached").hidden = !any();
 }
 
@@ -66,7 +76,19 @@ function data_url(file) {
   });
 }
 
+async function add_sound(file) {
+  if (!(await hears_sounds())) return complain(`${file.name}: this model does not hear sounds`);
+  try {
+    const read = await readable(file);
+    if (read.size > SOUND_MOST) complain(`${file.name}: ${bytes(read.size)}; at most ${bytes(SOUND_MOST)}`);
+    else sounds.push({ name: file.name, url: await data_url(read) });
+  } catch {
+    complain(`${file.name} is no sound that this browser can decode`);
+  }
+}
+
 async function add(file) {
+  if (is_sound(file)) return add_sound(file);
   if (PICTURES.includes(file.type)) {
     if (!(await sees_pictures())) complain(`${file.name}: this model does not read images`);
     else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)}`);
@@ -82,7 +104,7 @@ async function add(file) {
     if (text.includes("\0")) throw new Error("binary");
     files.push({ name: file.name, text });
   } catch {
-    complain(`${file.name} is neither UTF-8 text nor an image`);
+    complain(`${file.name} is neither UTF-8 text nor an image nor a sound`);
   }
 }
 
@@ -127,3 +149,4 @@ chat.addEventListener("drop", (e) => {
   e.preventDefault();
   add_all([...e.dataTransfer.files]);
 });
+offer_recording((file) => add_all([file]), complain);

@@ -121,7 +121,7 @@ async function bring_back(c, gone) {
 const acts = {
   edit(turn, box) {
     edit_in(box, turn.content, turn.role === "user" ? "Send" : "Save", (content) => {
-      if (running || (!content.trim() && !turn.files && !turn.pictures)) return false;
+      if (running || (!content.trim() && !turn.files && !turn.pictures && !turn.sounds)) return false;
       const { id, parent, stats, cut, ...rest } = turn;
       const added = conversation.add(parent, { ...rest, content });
       if (turn.role === "user") {

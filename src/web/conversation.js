@@ -1,6 +1,6 @@
 // conversation.js - a conversation as data: a tree of turns, of which one way from the root is shown.
 //
-// A turn is { id, parent, at, role, content } and what its role has besides: files and pictures of a user, reasoning_content,
+// A turn is { id, parent, at, role, content } and what its role has besides: files, pictures and sounds of a user, reasoning_content,
 // tool_calls, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds
 // another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
 // orders turns, and is later than the parent's.  No element of the page is known here.
@@ -18,13 +18,20 @@ function fence_for(text) {
 
 const file_text = (f) => `${f.name}:\n${fence_for(f.text)}\n${f.text}\n${fence_for(f.text)}\n\n`;
 
+// A sound is a data: URL whose type names the format.
+function sound_part(sound) {
+  const [head, data] = sound.url.split(",");
+  const format = /wav|flac|ogg|mp3/.exec(head)?.[0] ?? "mp3"; // audio/mpeg
+  return { type: "input_audio", input_audio: { data, format } };
+}
+
 function message_of(turn) {
   const out = { role: turn.role, content: turn.content };
   for (const name of ["reasoning_content", "tool_calls", "tool_call_id"]) if (turn[name]) out[name] = turn[name];
   out.content = (turn.files ?? []).map(file_text).join("") + turn.content;
-  if (turn.pictures?.length)
-    out.content = [...turn.pictures.map((p) => ({ type: "image_url", image_url: { url: p.url } })),
-      { type: "text", text: out.content }];
+  if (turn.pictures?.length || turn.sounds?.length)
+    out.content = [...(turn.pictures ?? []).map((p) => ({ type: "image_url", image_url: { url: p.url } })),
+      ...(turn.sounds ?? []).map(sound_part), ...(out.content ? [{ type: "text", text: out.content }] : [])];
   return out;
 }
 
@@ -141,16 +148,18 @@ const list_of = (good) => (v) => Array.isArray(v) && v.every(good);
 const is_call = (c) => is_text(c?.id) && is_text(c.function?.name) && is_text(c.function.arguments);
 const is_picture = (p) => is_text(p?.name) && is_text(p.url) && /^data:image\/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/]*={0,2}$/.test(p.url) &&
   (p.url.length - p.url.indexOf(",") - 1) % 4 === 0;
+const is_sound = (s) => is_text(s?.name) && is_text(s.url) && /^data:audio\/[a-z0-9-]+;base64,[A-Za-z0-9+/]*={0,2}$/.test(s.url) &&
+  (s.url.length - s.url.indexOf(",") - 1) % 4 === 0;
 
 // A turn of a file, with the members that are known and no others; throws.
 function turn_from(t, earlier) {
   const good = is_text(t?.id) && t.id !== "" && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
     !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
-    optional(t.pictures, list_of(is_picture)) && optional(t.tool_calls, list_of(is_call)) &&
+    optional(t.pictures, list_of(is_picture)) && optional(t.sounds, list_of(is_sound)) && optional(t.tool_calls, list_of(is_call)) &&
     ["reasoning_content", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
   if (!good) throw new Error("one of its turns is malformed");
   const out = { id: t.id, parent: t.parent, at: earlier.size, role: t.role, content: t.content };
-  for (const m of ["files", "pictures", "tool_calls", "reasoning_content", "stats", "cut", "tool_call_id", "name"])
+  for (const m of ["files", "pictures", "sounds", "tool_calls", "reasoning_content", "stats", "cut", "tool_call_id", "name"])
     if (t[m] !== undefined) out[m] = t[m];
   return out;
 }

@@ -11,6 +11,10 @@ export async function sees_pictures() {
   if (!props) await look();
   return props?.modalities?.vision === true;
 }
+export async function hears_sounds() {
+  if (!props) await look();
+  return props?.modalities?.audio === true;
+}
 
 // health: a word of /health, or why there is none.
 function show(health, good) {

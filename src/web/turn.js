@@ -1,5 +1,5 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
-import { chip, thumbnail } from "./attach.js";
+import { chip, heard, thumbnail } from "./attach.js";
 import { button, copy_button, element, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
@@ -75,7 +75,7 @@ export function draw_turn(turn, conversation, last, acts) {
     box.append(thought);
   }
   const attached = [...(turn.files ?? []).map((f) => element("details", { class: "file" },
-    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, shown_of(f.text)))), ...(turn.pictures ?? []).map(thumbnail)];
+    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, shown_of(f.text)))), ...(turn.pictures ?? []).map(thumbnail), ...(turn.sounds ?? []).map(heard)];
   if (attached.length) box.append(element("div", { class: "files" }, ...attached));
   if (turn.content)
     box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : shown_of(turn.content)));

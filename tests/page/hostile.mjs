@@ -190,6 +190,8 @@ const files = () => ({
 	'pictures elsewhere': one([turn('a', '', { pictures: [{ name: 'p', url: `${evil()}/p.png` }] })]), 'a picture of SVG': one([turn('a', '', { pictures: [{ name: 'p', url: 'data:image/svg+xml;base64,PHN2Zz4=' }] })]),
 	'a picture of HTML': one([turn('a', '', { pictures: [{ name: '<b>', url: 'data:text/html;base64,PGI+' }] })]), 'a picture that is no base64': one([turn('a', '', { pictures: [{ name: 'p', url: png + '=a=' }] })]),
 	'a picture of nothing': one([turn('a', '', { pictures: [{ name: 'p', url: png }, { name: '<script>', url: png + 'AAAA' }] })]), 'a picture of a line end': one([turn('a', '', { pictures: [{ name: 'p', url: png + 'AAAA\n' }] })]),
+	'sounds elsewhere': one([turn('a', '', { sounds: [{ name: 's', url: `${evil()}/s.wav` }] })]), 'a sound of HTML': one([turn('a', '', { sounds: [{ name: '<b>', url: 'data:text/html;base64,PGI+' }] })]),
+	'a sound of nothing': one([turn('a', '', { sounds: [{ name: '<script>', url: 'data:audio/wav;base64,AAAA' }] })]),
 	'files': one([turn('a', '', { files: [{ name: '<b>x</b>', text: '```\n<script>globalThis.harmed=1</script>' }] })]), 'files of numbers': one([turn('a', '', { files: [{ name: 'x', text: 5 }] })]),
 	'calls': one([turn('a', '', { role: 'assistant', tool_calls: [{ id: 'c', function: { name: '<img src=x onerror=globalThis.harmed=1>', arguments: '<b>' } }] })]),
 	'calls of a user': one([turn('a', '', { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '' } }] })]), 'no calls': one([turn('a', '', { role: 'assistant', tool_calls: [] })]),

@@ -346,10 +346,10 @@ const bring = (how, files, text = '') => now.page.evaluate(([h, list, t]) => {
 const utf8 = (text) => [...new TextEncoder().encode(text)];
 
 // The page as it is with a model that sees, or with one that reads text alone.
-const with_vision = async (vision) => {
+const with_vision = async (vision, audio = false) => {
 	await now.page.route('**/props', async (route) => {
 		const props = await (await route.fetch()).json();
-		await route.fulfill({ json: { ...props, modalities: { ...props.modalities, vision } } });
+		await route.fulfill({ json: { ...props, modalities: { ...props.modalities, vision, audio } } });
 	});
 	await now.page.reload();
 	await ready();
@@ -425,4 +425,56 @@ test('pictures, where the model sees', async () => {
 	await ask('And now?');
 	await answer(1);
 	assert.equal(sent[1].messages[0].content.find((p) => p.type === 'image_url').image_url.url, url);
+});
+
+test('sounds, where the model hears: played, sent, kept; recorded', async () => {
+	const { page } = now;
+	await with_vision(false, true);
+	const wav = await page.evaluate(() => {
+		const n = 8000, v = new DataView(new ArrayBuffer(44 + 2 * n));
+		[...'RIFF    WAVEfmt '].forEach((c, i) => v.setUint8(i, c.charCodeAt(0)));
+		[[16, 16, 4], [20, 1, 2], [22, 1, 2], [24, 16000, 4], [28, 32000, 4], [32, 2, 2], [34, 16, 2], [40, 2 * n, 4], [4, 36 + 2 * n, 4]]
+			.forEach(([at, x, size]) => (size === 4 ? v.setUint32(at, x, true) : v.setUint16(at, x, true)));
+		[...'data'].forEach((c, i) => v.setUint8(36 + i, c.charCodeAt(0)));
+		for (let i = 0; i < n; i++) v.setInt16(44 + 2 * i, 8000 * Math.sin(i / 6), true);
+		return [...new Uint8Array(v.buffer)];
+	});
+	const data = Buffer.from(wav).toString('base64');
+	const sent = await model_says(says('A tone.'), says('Beeps.'));
+	const parts = (n) => sent[n].messages.at(-1).content.filter((p) => p.type === 'input_audio').map((p) => p.input_audio);
+	await bring('drop', [['tone.wav', 'audio/wav', wav], ['none.aac', 'audio/aac', [1, 2, 3]]]);
+	await page.getByText('none.aac is no sound').waitFor();
+	await page.locator('#attached audio').waitFor();
+	await ask('What is it?');
+	await answer();
+	assert.deepEqual(parts(0), [{ data, format: 'wav' }]);
+	for (const again of [false, true]) {
+		if (again) {
+			await page.reload();
+			await ready();
+		}
+		const shown = page.locator('.message.user audio');
+		await shown.waitFor();
+		await page.waitForFunction(() => document.querySelector('.message.user audio').duration === 0.5);
+		await shown.evaluate(async (a) => {
+			a.muted = true;
+			await a.play();
+			await new Promise((done) => a.addEventListener('ended', done, { once: true }));
+		});
+	}
+	await page.getByRole('button', { name: 'Record', exact: true }).click();
+	await page.getByText('Stop recording, 1 s').waitFor();
+	await picture('sound-recording');
+	await page.getByRole('button', { name: 'Stop recording' }).click();
+	await page.locator('#attached audio').waitFor();
+	await page.waitForFunction(() => document.querySelector('#attached audio').duration > 0.2);
+	await picture('sound');
+	await page.setViewportSize({ width: 390, height: 700 });
+	assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390), 'wider than the window');
+	await picture('sound-narrow');
+	await ask('And that?');
+	await answer(1);
+	const [recorded] = parts(1), file = Buffer.from(recorded.data, 'base64');
+	assert.deepEqual([recorded.format, file.toString('latin1', 0, 4), file.readUInt32LE(24), file.readUInt16LE(22)], ['wav', 'RIFF', 16000, 1]);
+	assert.ok(file.subarray(44).some((b) => b), 'silence');
 });

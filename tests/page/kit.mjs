@@ -37,7 +37,8 @@ before(async () => {
 	now.browser = await chromium.launch({
 		executablePath: '/usr/bin/chromium', headless: true,
 		args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-			'--disable-component-update', '--disable-sync'],
+			'--disable-component-update', '--disable-sync',
+			'--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream'], // a microphone that beeps
 	});
 });
 after(async () => {

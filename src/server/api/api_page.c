@@ -9,10 +9,10 @@
 #include "web/web.h"
 
 /* Everything comes from this server; nothing is written into the page as code or style, and where the browser knows
- * Trusted Types, HTML may be made of text by DOMPurify alone.  Pictures that a person attaches are blobs.  No other page
+ * Trusted Types, HTML may be made of text by DOMPurify alone.  Pictures and sounds that a person attaches are blobs.  No other page
  * may put it into a frame. */
 static const char header[] =
-	"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+	"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 	"require-trusted-types-for 'script'; trusted-types dompurify\r\n"
 	"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n";
