@@ -54,8 +54,7 @@ static uint32_t offset_of(uint32_t unit)
 
 size_t charsmap_find(const struct charsmap *m, const char *p, size_t n, const char **with, size_t *len)
 {
-	size_t found = 0;
-	uint32_t at, unit, value = 0;
+	uint32_t at, unit, value;
 
 	if (!m->n_unit)
 		return 0;
@@ -71,12 +70,12 @@ size_t charsmap_find(const struct charsmap *m, const char *p, size_t n, const ch
 		at ^= offset_of(unit);
 		if (unit >> 8 & 1 && at < m->n_unit) {
 			value = load(m->p + 4 + 4 * (size_t)at) & ~(1u << 31);
-			found = i + 1;
+			if (value >= m->n_text || !memchr(m->text + value, 0, m->n_text - value))
+				return 0;
+			*with = m->text + value;
+			*len = strlen(*with);
+			return i + 1;
 		}
 	}
-	if (!found || value >= m->n_text || !memchr(m->text + value, 0, m->n_text - value))
-		return 0;
-	*with = m->text + value;
-	*len = strlen(*with);
-	return found;
+	return 0;
 }

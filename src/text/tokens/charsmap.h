@@ -21,7 +21,7 @@ struct charsmap {
 int charsmap_open(struct charsmap *m, const char *base64, size_t n, struct err *err);
 void charsmap_close(struct charsmap *m);
 
-/* Bytes of p[0..n), at its beginning, that are replaced (the longest entry), by with[0..len); 0: none. */
+/* Bytes of p[0..n), at its beginning, that are an entry, the shortest there is, and what replaces it, with[0..len); 0: none. */
 size_t charsmap_find(const struct charsmap *m, const char *p, size_t n, const char **with, size_t *len);
 
 #endif

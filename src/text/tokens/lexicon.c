@@ -143,7 +143,7 @@ static int fill(struct lexicon *l, const struct json *vocab, lexicon_spell *spel
 			memcpy(to, e.text, e.n);
 		l->tok[e.id] = (struct token_text){ to, (uint32_t)(n < 0 ? e.n : (size_t)n) };
 		if (l->score)
-			l->score[e.id] = (float)e.score;
+			l->score[e.id] = e.score;
 		/* A text outside of the alphabet: merging never yields it, decoding gives it as it is. */
 		if (n >= 0 || !spell) {
 			if (json_kind(vocab) == JSON_ARRAY && lexicon_find(l, to, l->tok[e.id].n) >= 0)

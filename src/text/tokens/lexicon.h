@@ -18,7 +18,7 @@ struct token_text {
 struct lexicon {
 	struct token_text *tok; /* by id; tokenizer.c lengthens it by the added tokens */
 	int32_t n_tok;
-	float *score;  /* by id, of the vocabulary's own; NULL: it has none */
+	double *score; /* by id, of the vocabulary's own; NULL: it has none */
 	char *pool;    /* bytes of the vocabulary */
 	int32_t *slot; /* open addressing, by bytes; -1 empty */
 	uint32_t slot_mask;

@@ -94,6 +94,19 @@ static bool is_chinese(uint32_t c)
 	       (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
+/* In lower case: of the one character that becomes two, I with a dot, the second is that dot. */
+static void put_lower(struct normal_text *to, uint32_t cp, uint32_t from)
+{
+	enum { I_WITH_DOT = 0x130, DOT_ABOVE = 0x307 };
+
+	if (cp == I_WITH_DOT) {
+		put_char(to, 'i', from);
+		put_char(to, DOT_ABOVE, from);
+		return;
+	}
+	put_char(to, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), from);
+}
+
 /* One character of BERT's normaliser, but for accents. */
 static void put_bert(const struct step *s, struct normal_text *to, uint32_t cp, uint32_t from)
 {
@@ -107,7 +120,10 @@ static void put_bert(const struct step *s, struct normal_text *to, uint32_t cp, 
 		put(to, " ", 1, from);
 		return;
 	}
-	put_char(to, s->lower ? (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp) : cp, from);
+	if (s->lower)
+		put_lower(to, cp, from);
+	else
+		put_char(to, cp, from);
 }
 
 /* Steps that look at one character at a time. */
@@ -120,7 +136,7 @@ static void by_char(const struct step *s, struct normal_text *to, const struct n
 		if (s->kind == BERT)
 			put_bert(s, to, cp, of->from[i]);
 		else if (s->kind == LOWER)
-			put_char(to, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), of->from[i]);
+			put_lower(to, cp, of->from[i]);
 		else if (!is_mark(cp))
 			copy(to, of, i, len);
 	}
@@ -205,20 +221,48 @@ static int do_expression(const struct step *s, struct normal_text *to, const str
 	return 0;
 }
 
+/* Bytes of the extended grapheme cluster at p[0..n), n > 0. */
+static size_t cluster_at(const char *p, size_t n)
+{
+	utf8proc_int32_t state = 0;
+	uint32_t cp, next;
+	size_t len = (size_t)utf8_decode(p, n, &cp);
+
+	while (len < n && allowance_spend(0)) {
+		size_t more = (size_t)utf8_decode(p + len, n - len, &next);
+
+		if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)cp, (utf8proc_int32_t)next, &state))
+			break;
+		cp = next;
+		len += more;
+	}
+	return len;
+}
+
+/* As the tokenizers library does it: a short cluster that begins with an entry is replaced by it as a whole; of others each
+ * character is looked up.  SentencePiece itself takes the longest entry at every byte, which differs for clusters of several
+ * characters alone. */
 static void do_charsmap(const struct step *s, struct normal_text *to, const struct normal_text *of)
 {
-	const char *with;
+	enum { SHORT = 6 };
+	const char *p = of->text.p, *with;
+	size_t n, end = 0;
 	uint32_t cp;
-	size_t n;
 
 	for (size_t i = 0, len; i < of->text.n; i += len) {
-		len = charsmap_find(&s->map, of->text.p + i, of->text.n - i, &with, &n);
-		if (len) {
-			put(to, with, n, of->from[i]);
-			continue;
+		if (i == end) {
+			len = cluster_at(p + i, of->text.n - i);
+			end = i + len;
+			if (len < SHORT && charsmap_find(&s->map, p + i, len, &with, &n)) {
+				put(to, with, n, of->from[i]);
+				continue;
+			}
 		}
-		len = (size_t)utf8_decode(of->text.p + i, of->text.n - i, &cp);
-		copy(to, of, i, len);
+		len = (size_t)utf8_decode(p + i, of->text.n - i, &cp);
+		if (charsmap_find(&s->map, p + i, len, &with, &n))
+			put(to, with, n, of->from[i]);
+		else
+			copy(to, of, i, len);
 	}
 }
 

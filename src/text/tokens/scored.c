@@ -19,7 +19,7 @@ struct pair_sym {
 };
 
 struct pair_cand {
-	float score;
+	double score;
 	uint32_t at, end; /* bytes [at, end); another end of the pair at `at` means that it has changed */
 };
 

@@ -19,6 +19,7 @@
 #include "text/tokens/detok.h"
 #include "text/tokens/nfc.h"
 #include "text/tokens/normal.h"
+#include "text/tokens/pair.h"
 #include "text/tokens/pretok.h"
 #include "text/tokens/token_model.h"
 
@@ -43,6 +44,8 @@ struct tokenizer {
 	bool *special, *is_added; /* by id */
 	int32_t prefix[AROUND_MAX], suffix[AROUND_MAX];
 	size_t n_prefix, n_suffix;
+	struct pair_form pair; /* with has_pair */
+	bool has_pair;
 };
 
 /* ---- tokens ---- */
@@ -115,6 +118,39 @@ static int put_around(const struct tokenizer *t, const struct json *ids, int32_t
 	return 0;
 }
 
+/* "pair" of a template: A, then B, and types that are 0 and from some place on 1.  Others leave the file without a form for
+ * two texts, which only rerankers need. */
+static void load_template_pair(struct tokenizer *t, const struct json *j)
+{
+	const struct json *pair = json_get(j, "pair"), *known = json_get(j, "special_tokens");
+	struct pair_form f = { .plain = -1 };
+	struct err why;
+	int at = 0;
+
+	for (size_t i = 0; i < json_len(pair); i++) {
+		const struct json *item = json_at(pair, i), *sp = json_get(item, "SpecialToken");
+		const struct json *text = json_get(item, "Sequence");
+		const char *name = json_str(json_get(text ? text : sp, "id"), NULL);
+		int64_t type = 0;
+
+		json_to_int(json_get(text ? text : sp, "type_id"), &type);
+		if (text && (at > 1 || !name || strcmp(name, at ? "B" : "A")))
+			return;
+		if (type && !at)
+			return;
+		if (type && f.plain < 0)
+			f.plain = (int)f.n[1];
+		else if (!type && f.plain >= 0)
+			return;
+		if (text)
+			at++;
+		else if (put_around(t, json_get(json_get(known, name ? name : ""), "ids"), f.part[at], &f.n[at], &why))
+			return;
+	}
+	t->has_pair = at == 2;
+	t->pair = f;
+}
+
 static int load_template(struct tokenizer *t, const struct json *j, struct err *err)
 {
 	const struct json *single = json_get(j, "single"), *known = json_get(j, "special_tokens");
@@ -137,11 +173,15 @@ static int load_template(struct tokenizer *t, const struct json *j, struct err *
 		                    seen ? &t->n_suffix : &t->n_prefix, err)))
 			return e;
 	}
-	return seen ? 0 : err_set(err, E_FORMAT, "TemplateProcessing: \"single\" has no Sequence");
+	if (!seen)
+		return err_set(err, E_FORMAT, "TemplateProcessing: \"single\" has no Sequence");
+	load_template_pair(t, j);
+	return 0;
 }
 
-/* "cls" before a text and "sep" behind it, each a text and its id. */
-static int load_pair(struct tokenizer *t, const struct json *j, struct err *err)
+/* "cls" before a text and "sep" behind it, each a text and its id; between two texts "sep" once or twice, and types with
+ * the former. */
+static int load_pair(struct tokenizer *t, const struct json *j, bool twice, struct err *err)
 {
 	int64_t cls, sep;
 
@@ -152,6 +192,10 @@ static int load_pair(struct tokenizer *t, const struct json *j, struct err *err)
 		return err_set(err, E_UNSUPPORTED, "two processors that put tokens around a text");
 	t->prefix[t->n_prefix++] = (int32_t)cls;
 	t->suffix[t->n_suffix++] = (int32_t)sep;
+	t->has_pair = true;
+	t->pair = (struct pair_form){ .part = { { (int32_t)cls }, { (int32_t)sep, (int32_t)sep }, { (int32_t)sep } },
+		                      .n = { 1, twice ? 2 : 1, 1 },
+		                      .plain = twice ? -1 : 1 };
 	return 0;
 }
 
@@ -177,7 +221,7 @@ static int load_post(struct tokenizer *t, const struct json *j, int depth, struc
 	if (!strcmp(type, "ByteLevel")) /* trims offsets, which are not used here */
 		return 0;
 	if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
-		return load_pair(t, j, err);
+		return load_pair(t, j, !strcmp(type, "RobertaProcessing"), err);
 	if (strcmp(type, "TemplateProcessing"))
 		return err_set(err, E_UNSUPPORTED, "type \"%.40s\" is not done", type);
 	if (t->n_prefix || t->n_suffix)
@@ -490,6 +534,11 @@ const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n)
 {
 	*n = t->n_prefix;
 	return *n ? t->prefix : NULL;
+}
+
+const struct pair_form *tokenizer_pair(const struct tokenizer *t)
+{
+	return t->has_pair ? &t->pair : NULL;
 }
 
 const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n)

@@ -46,7 +46,7 @@ static size_t extend(const struct token_model *m, struct best *best, const char 
 			break;
 		if (id == TRIE_NONE || token_model_hidden(m, (int32_t)id))
 			continue;
-		offer(&best[k + 1], best[i].score + (double)m->words.score[id], (uint32_t)i, (int32_t)id);
+		offer(&best[k + 1], best[i].score + m->words.score[id], (uint32_t)i, (int32_t)id);
 		covered |= k + 1 - i == len;
 	}
 	if (!covered)
@@ -104,8 +104,8 @@ static int open_unigram(struct token_model *m, const struct json *model, struct 
 		if (!m->words.tok[i].n)
 			continue;
 		trie_put(&u->trie, m->words.tok[i].p, m->words.tok[i].n, (uint32_t)i);
-		if ((double)m->words.score[i] < least)
-			least = (double)m->words.score[i];
+		if (m->words.score[i] < least)
+			least = m->words.score[i];
 	}
 	u->unknown_score = least - unknown_penalty;
 	if ((e = token_model_fallback(m, model, err)))
