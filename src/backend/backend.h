@@ -79,11 +79,13 @@ struct pass {
 	/* [n_row] the last position that a row sees where attention goes both ways (struct attn): of a row inside a
 	 * stretch, which the step has whole, the stretch's last; else its own.  NULL: all rows' own. */
 	const int32_t *see;
+	/* [n_item] the position from which on an item's rows are of the second text of a pair; INT32_MAX: it has none.
+	 * NULL: no item has. */
+	const int32_t *second;
 	/* [n_item] what the item's rows add to the products of linear (low_rank.h); an entry NULL: nothing.  NULL: no item
 	 * has any.  n rows of linear are the step's, or those with logits. */
 	const struct adapter_mix *const *adapter;
-	float *last; /* [n_logit][hidden] written by forward: the rows with logits, as the output matrix reads them; or NULL */
-	/* For drafting; backend memory, or NULL. */
+	/* Backend memory, or NULL. */
 	float *hidden;         /* [n_row][hidden] written by forward: each row as the output matrix reads it */
 	const struct tap *tap; /* [n_tap] in any order; one layer may have several */
 	int n_tap;
@@ -304,7 +306,10 @@ struct attn {
 	int chunk;      /* a row sees nothing before the last multiple of it up to its own; 0: there is no such bound */
 	int first;      /* no row sees positions before it, but those before it themselves */
 	bool both_ways; /* rows see up to the pass's `see` instead of their own position */
-	float softcap;  /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
+	int ahead; /* with both_ways: a row sees at most this many positions after its own; 0: there is no such bound */
+	float softcap; /* a score is softcap tanh(scale q . k / softcap); 0: scale q . k */
+	/* [heads] a score is scale q . k - slopes[h] |pos - the key's position|, ALiBi; NULL: none.  Not with a softcap. */
+	const float *slopes;
 	const float *sinks; /* [heads] a score of each head's that takes weight and has no value; NULL: none */
 	/* Queries times 1 + q_bend ln(1 + (pos + q_bend_from) / q_bend_every), rounded down; q_bend_every 0: none. */
 	float q_bend;

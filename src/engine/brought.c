@@ -170,6 +170,8 @@ int brought_sees(const struct brought *b, int pos)
 {
 	const struct brought_span *s = stretch_of(b, pos);
 
+	if (pos < b->whole)
+		return b->whole - 1;
 	return s ? s->at + s->n - 1 : pos;
 }
 
@@ -177,6 +179,8 @@ int brought_floor(const struct brought *b, int pos)
 {
 	const struct brought_span *s = stretch_of(b, pos);
 
+	if (pos < b->whole)
+		return 0;
 	return s ? s->at : pos;
 }
 
@@ -184,6 +188,8 @@ int brought_ceil(const struct brought *b, int pos)
 {
 	const struct brought_span *s = stretch_of(b, pos);
 
+	if (pos < b->whole)
+		return pos ? b->whole : 0;
 	return s && pos > s->at ? s->at + s->n : pos;
 }
 

@@ -24,6 +24,7 @@ struct brought {
 		int after; /* rotary position of the row after it */
 	} * span;
 	int n;
+	int whole; /* rows of a text that sees itself both ways, from the first on; 0: it is none */
 };
 
 /* Are the ask's spans in its prompt, apart, and such that the model and the engine can compute them?  Any thread. */

@@ -63,8 +63,8 @@ struct request {
 	int64_t deadline_ns; /* INT64_MAX: none */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
-	float *row; /* [n_row] of the prompt's last token, for request_row; NULL: not wanted */
-	int n_row;
+	struct rows *rows; /* of the prompt, for request_rows */
+	int second;        /* INT32_MAX: none */
 
 	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
 	 * every cache is at pos, and pos < n_tok unless max_tokens is 0. */
@@ -144,6 +144,7 @@ struct batch {
 	int32_t *first;                     /* [seqs_max] item[i].row, as pass wants it */
 	int32_t *tok, *pos, *item_of;       /* [step_rows] */
 	int32_t *logit_row;                 /* [logit_rows] */
+	int32_t *second;                    /* [seqs_max] as pass has them */
 	int32_t *rope, *see;                /* [step_rows][3] and [step_rows], as pass has them */
 	const float **brought;              /* [step_rows] */
 	const struct adapter_mix **adapter; /* [seqs_max] as pass has them */
@@ -257,12 +258,14 @@ struct engine {
 	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
 	struct batch batch;
 	struct pass pass;
-	size_t logits_bytes, last_bytes, hidden_bytes; /* hidden: when a drafter follows the model */
-	struct tap *tap;                               /* pass.tap: of all drafters that read layers */
-	float *logits;                                 /* [n_logit][vocab] of the step, which may be changed */
-	float *copied;                                 /* them, of a backend whose memory is elsewhere; else NULL */
-	bool *spoiled;                                 /* [seqs_max] items of the step, as backend.h has it */
-	uint32_t *only;                                /* bits for [vocab], none set: room to allow one token */
+	size_t logits_bytes, hidden_bytes;
+	float *hidden;   /* [step_rows][hidden] for pass.hidden, backend memory */
+	bool follows;    /* a drafter reads all hidden rows */
+	struct tap *tap; /* pass.tap: of all drafters that read layers */
+	float *logits;   /* [n_logit][vocab] of the step, which may be changed */
+	float *copied;   /* them, of a backend whose memory is elsewhere; else NULL */
+	bool *spoiled;   /* [seqs_max] items of the step, as backend.h has it */
+	uint32_t *only;  /* bits for [vocab], none set: room to allow one token */
 	struct drafting drafting;
 };
 
@@ -281,6 +284,16 @@ void engine_client_forget(struct engine *e, struct client *c);
 /* Ends a request, waiting or running: memory back, last event out, reference dropped. */
 void engine_finish(struct engine *e, struct request *r);
 void request_unref(struct request *r);
+
+/* ---- rows_taken.c ---- */
+/* Can the rows that are asked for be given, and a text of a model that sees whole texts be computed?  Any thread. */
+int rows_check(const struct engine *e, const struct ask *a, struct err *err);
+/* What the request wants of its rows.  E_FULL. */
+int rows_begin(struct engine *e, struct request *r, const struct ask *a, struct err *err);
+/* Does an item of the step have rows that its request wants? */
+bool rows_wanted(const struct engine *e);
+/* After a pass: gives an item's rows to what its request wants.  E_DEVICE: they could not be read. */
+int rows_take(struct engine *e, const struct batch_item *it, struct err *err);
 
 /* ---- squeeze.c ---- */
 void squeeze_init(struct engine *e);

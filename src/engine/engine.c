@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/ticket.h"
 #include "engine/core.h"
+#include "engine/wanted_rows.h"
 
 /* Defaults of engine_opts, for 0.  A token every tenth of a second is faster than
  * most people read; 512 tokens are more than most answers have. */
@@ -34,7 +35,7 @@ void request_unref(struct request *r)
 	free(r->stop_token);
 	free(r->split);
 	free(r->salt);
-	free(r->row);
+	rows_close(r->rows);
 	place_plan_fini(&r->plan);
 	free(r->tok);
 	brought_fini(&r->brought);
@@ -83,12 +84,6 @@ void request_free(struct request *r)
 	request_unref(r);
 }
 
-const float *request_row(const struct request *r, int *n)
-{
-	*n = r->n_row;
-	return r->row;
-}
-
 static void *copy(const void *p, int n, size_t size)
 {
 	void *q = xmalloc(n > 0 ? size_mul((size_t)n, size) : 1);
@@ -110,8 +105,8 @@ static int ask_check(const struct engine *e, const struct ask *a, int *out_max, 
 		return err_set(err, E_ARG, "the prompt has %d tokens; at least 1 is needed", a->n_prompt);
 	if (a->max_tokens < 0)
 		return err_set(err, E_ARG, "max_tokens is %d; it cannot be negative", a->max_tokens);
-	if (a->want_row && !least)
-		return err_set(err, E_ARG, "the prompt's last row is wanted and max_tokens is 0; at least 1 is needed");
+	if (rows_check(e, a, err))
+		return err->code;
 	if (a->n_prompt > e->ctx_max - least)
 		return err_set(err, E_LIMIT, "the prompt has %d tokens and the context holds %d, the answer included",
 		               a->n_prompt, e->ctx_max);
@@ -258,10 +253,10 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
 	r->on_logits = a->on_logits;
 	r->on_logits_arg = a->on_logits_arg;
-	r->n_row = e->m->shape.hidden;
-	r->row = a->want_row ? xcalloc((size_t)r->n_row, sizeof *r->row) : NULL;
 	r->t_submit = engine_now(e);
-	rc = sampling_init(e, r, a, err);
+	rc = rows_begin(e, r, a, err);
+	if (!rc)
+		rc = sampling_init(e, r, a, err);
 	if (!rc)
 		rc = text_init(e, r, a, err);
 	if (!rc)
@@ -543,6 +538,7 @@ static void pass_set(struct engine *e)
 	p->n_brought = b->n_brought;
 	p->rope_pos = b->turns ? b->rope : NULL;
 	p->see = b->whole ? b->see : NULL;
+	p->hidden = e->follows || rows_wanted(e) ? e->hidden : NULL;
 	adapters_set(e);
 	caches_begin(&e->m->caches, b->span, b->n_item);
 	e->sched.n_pass = 0;
@@ -638,6 +634,8 @@ static bool step(struct engine *e)
 
 		if (end_spoiled(e, i))
 			continue;
+		if (rows_take(e, it, &it->req->err))
+			verify_end(it->req, FINISH_ERROR);
 		keep = verify(e, it);
 		caches_settle(caches, &b->span[i], keep);
 		draft_judge(e, it->req, b->span[i].n_draft, keep - sure);
@@ -729,20 +727,21 @@ static void *engine_thread(void *arg)
 /* ---- open and close ---- */
 
 /* Each sequence may want its last row's, and those of its drafts. */
-static int logit_rows(const struct engine_opts *o)
+static int logit_rows(const struct model *m, const struct engine_opts *o)
 {
-	int n = o->seqs_max * (1 + o->n_draft);
+	int n = m->shape.whole ? 0 : o->seqs_max * (1 + o->n_draft);
 
 	return n < o->step_rows ? n : o->step_rows;
 }
 
 size_t engine_step_bytes(const struct model *m, const struct engine_opts *o)
 {
-	int logits = o->logit_rows ? o->logit_rows : logit_rows(o);
+	int logits = o->logit_rows ? o->logit_rows : logit_rows(m, o);
 
-	size_t out = (size_t)m->shape.vocab + (size_t)m->shape.hidden;
+	size_t out = size_mul((size_t)logits, (size_t)m->shape.vocab);
+	size_t hidden = size_mul((size_t)o->step_rows, (size_t)m->shape.hidden);
 
-	return size_mul(m->ops->work_floats(m, o->step_rows, logits) + size_mul((size_t)logits, out), sizeof(float));
+	return size_mul(m->ops->work_floats(m, o->step_rows, logits) + out + hidden, sizeof(float));
 }
 
 static int opts_check(const struct model *m, const struct engine_opts *o, struct err *err)
@@ -753,9 +752,9 @@ static int opts_check(const struct model *m, const struct engine_opts *o, struct
 	if (o->step_rows < 1 || o->step_rows > m->opts.step_rows)
 		return err_set(err, E_ARG, "%d rows per step asked of an engine over a model made for %d", o->step_rows,
 		               m->opts.step_rows);
-	if (o->logit_rows && (o->logit_rows < logit_rows(o) || o->logit_rows > o->step_rows))
+	if (o->logit_rows && (o->logit_rows < logit_rows(m, o) || o->logit_rows > o->step_rows))
 		return err_set(err, E_ARG, "logits for %d rows of a step asked for; %d to %d can be done",
-		               o->logit_rows, logit_rows(o), o->step_rows);
+		               o->logit_rows, logit_rows(m, o), o->step_rows);
 	if (o->queue_max < 1)
 		return err_set(err, E_ARG, "a queue of %d requests; at least 1 is needed", o->queue_max);
 	if (o->n_draft < 0 || o->n_draft > DRAFT_MAX)
@@ -780,6 +779,7 @@ static void batch_init(struct engine *e)
 	b->logit_row = xcalloc((size_t)e->opts.logit_rows, sizeof(*b->logit_row));
 	b->rope = xcalloc(3 * rows, sizeof(*b->rope));
 	b->see = xcalloc(rows, sizeof(*b->see));
+	b->second = xcalloc(seqs, sizeof(*b->second));
 	b->brought = xcalloc(rows, sizeof(*b->brought));
 	b->adapter = xcalloc(seqs, sizeof(*b->adapter));
 }
@@ -807,8 +807,7 @@ static int taps_init(struct engine *e, struct err *err)
 		struct drafter *d = e->opts.drafter[i];
 
 		d->taps = NULL;
-		if (d->ops->follow && !d->n_tap)
-			e->hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
+		e->follows |= d->ops->follow && !d->n_tap;
 		if (d->n_tap && !(d->taps = be->ops->alloc(be, taps_bytes(e, d))))
 			return err_set(err, E_FULL, "no memory for %zu bytes of layers' outputs", taps_bytes(e, d));
 		for (int k = 0; k < d->n_tap; k++)
@@ -816,7 +815,8 @@ static int taps_init(struct engine *e, struct err *err)
 				                           (size_t)d->n_tap * hidden };
 	}
 	p->tap = e->tap;
-	if (e->hidden_bytes && !(p->hidden = be->ops->alloc(be, e->hidden_bytes)))
+	e->hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
+	if (!(e->hidden = be->ops->alloc(be, e->hidden_bytes)))
 		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->hidden_bytes);
 	return 0;
 }
@@ -832,8 +832,8 @@ static void taps_fini(struct engine *e)
 			be->ops->free(be, d->taps, taps_bytes(e, d));
 		d->taps = NULL;
 	}
-	if (e->pass.hidden)
-		be->ops->free(be, e->pass.hidden, e->hidden_bytes);
+	if (e->hidden)
+		be->ops->free(be, e->hidden, e->hidden_bytes);
 	free(e->tap);
 }
 
@@ -855,21 +855,20 @@ static int pass_init(struct engine *e, struct err *err)
 		.span = b->span,
 		.row = b->first,
 		.logit_row = b->logit_row,
+		.second = b->second,
 		.spoiled = e->spoiled,
 		.brought = b->brought,
 		.brought_cols = (1 + m->shape.deep) * m->shape.hidden,
 	};
 	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
-	e->last_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.hidden), sizeof(float));
 	if (!be->ops->near)
-		e->copied = xmalloc(e->logits_bytes);
-	p->logits = be->ops->alloc(be, e->logits_bytes);
-	p->last = be->ops->alloc(be, e->last_bytes);
+		e->copied = xmalloc(e->logits_bytes + 1);
+	p->logits = e->logits_bytes ? be->ops->alloc(be, e->logits_bytes) : NULL;
 	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
-	if (!p->logits || !p->last || (p->work_cap && !p->work))
+	if ((e->logits_bytes && !p->logits) || (p->work_cap && !p->work))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
-		               e->logits_bytes + e->last_bytes, p->work_cap);
+		               e->logits_bytes, p->work_cap);
 	return taps_init(e, err);
 }
 
@@ -885,8 +884,6 @@ static void engine_free(struct engine *e)
 	queue_fini(&e->queue);
 	if (e->pass.logits)
 		be->ops->free(be, e->pass.logits, e->logits_bytes);
-	if (e->pass.last)
-		be->ops->free(be, e->pass.last, e->last_bytes);
 	taps_fini(e);
 	if (e->pass.work)
 		be->ops->free(be, e->pass.work, e->pass.work_cap);
@@ -900,6 +897,7 @@ static void engine_free(struct engine *e)
 	free(b->logit_row);
 	free(b->rope);
 	free(b->see);
+	free(b->second);
 	free(b->brought);
 	span_ids_fini(&e->spans);
 	free(e->copied);
@@ -942,7 +940,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	if (!e->opts.answer_reserve)
 		e->opts.answer_reserve = ANSWER_RESERVE;
 	if (!e->opts.logit_rows)
-		e->opts.logit_rows = logit_rows(opts);
+		e->opts.logit_rows = logit_rows(m, opts);
 	pace_init(&e->pace, e->opts.decode_gap_ms, m->shape.experts, m->shape.experts_used);
 	e->miss = 1;
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;

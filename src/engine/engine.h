@@ -165,7 +165,11 @@ struct ask {
 	void (*notify)(void *arg);
 	void *notify_arg;
 
-	bool want_row; /* request_row will be asked; max_tokens >= 1 */
+	/* The rows of the prompt from rows_from on, pooled as `rows` says (wanted_rows.h), for request_rows; 0: none.  Where more
+	 * than the last row is wanted, no kept prefix is used, and none kept. */
+	unsigned rows;
+	int rows_from;
+	int second; /* where the second text of a pair begins; 0: it is one text */
 
 	/* For `weft logits` and tests. */
 	const int *split; /* prefill chunk sizes, cycled; NULL: the scheduler's own */
@@ -225,9 +229,9 @@ void engine_drain(struct engine *e);
  * wait: the same, but waits for an event; after EV_DONE both return 0. */
 int request_next(struct request *r, struct event *ev);
 int request_wait(struct request *r, struct event *ev);
-/* By the reader, once it has taken an event of the answer (TOKEN, or DONE by STOP or LENGTH): the model's row of the
- * prompt's last token as its output matrix reads it, *n floats, the request's own.  NULL: want_row was not set. */
-const float *request_row(const struct request *r, int *n);
+/* By the reader, once it has taken an event of the answer (TOKEN, or DONE by STOP or LENGTH): what ask.rows wanted of the
+ * model's rows, as its output matrix reads them, *n floats, the request's own.  NULL: it wanted none. */
+const float *request_rows(const struct request *r, size_t *n);
 /* Any thread and signal handlers, any time, more than once: the work ends within
  * one step; EV_DONE with FINISH_CANCEL follows unless it had finished. */
 void request_cancel(struct request *r);

@@ -315,6 +315,7 @@ static bool add_rows(struct engine *e, struct request *r, int n, int n_draft)
 	*it = (struct batch_item){ .req = r, .row = b->n_row, .logit = b->n_logit };
 	b->span[b->n_item] = span;
 	b->first[b->n_item] = b->n_row;
+	b->second[b->n_item] = r->second;
 	for (int i = 0; i < n; i++) {
 		row_put(e, r, r->pos + i);
 		b->item_of[b->n_row] = b->n_item;

@@ -157,8 +157,7 @@ int verify(struct engine *e, struct batch_item *it)
 {
 	struct request *r = it->req;
 	const struct span *span = &e->batch.span[it - e->batch.item];
-	struct backend *be = e->m->be;
-	size_t vocab = (size_t)e->m->shape.vocab, hidden = (size_t)e->m->shape.hidden;
+	size_t vocab = (size_t)e->m->shape.vocab;
 	int keep = span->n - span->n_draft;
 
 	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
@@ -177,13 +176,6 @@ int verify(struct engine *e, struct batch_item *it)
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
 		logits = e->logits + (size_t)(it->logit + i) * vocab;
-		if (r->row && pos == r->n_prompt - 1 &&
-		    be->ops->read(be, r->row, e->pass.last + (size_t)(it->logit + i) * hidden,
-		                  hidden * sizeof(float))) {
-			r->err = be->failed;
-			verify_end(r, FINISH_ERROR);
-			break;
-		}
 		if (request_guard(r, look, &(struct look){ e, it, i, logits }))
 			continue;
 		/* Undoes the look at the row; all requests share the scratch. */

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "base/pages.h"
 #include "base/rng.h"
+#include "embed/embedder.h"
 #include "host/identity.h"
 #include "host/load_image.h"
 #include "sound/ear.h"
@@ -442,6 +443,20 @@ static void begin_huge_pages(struct session *s, const struct host_opts *o, const
 	huge_pages_begin(&s->huge, &of, now);
 }
 
+/* Texts that are computed whole: a step holds the longest, and many short ones, which need no memory of their own. */
+static void for_whole_texts(struct session *s, const struct host_opts *o, struct engine_opts *eo)
+{
+	enum { TEXTS = 64 };
+	int most = s->embedder->max_tokens ? s->embedder->max_tokens : s->model->shape.ctx_max;
+
+	if (o->ctx_size && o->ctx_size < most)
+		most = o->ctx_size;
+	else if (!o->ctx_size && o->ctx_default && o->ctx_default < most)
+		most = o->ctx_default;
+	s->step_rows = most > s->step_rows ? most : s->step_rows;
+	eo->seqs_max = eo->seqs_max > TEXTS ? eo->seqs_max : TEXTS;
+}
+
 /* Binds the model, its tower and its drafters, opens its backends, and sets the options of *eo that do not depend on the
  * memory plan. */
 static int bind_engine(struct session *s, const struct host_opts *o, unsigned what, struct engine_opts *eo,
@@ -460,6 +475,8 @@ static int bind_engine(struct session *s, const struct host_opts *o, unsigned wh
 	};
 	progress(s->store->name, NULL, 0); /* the log may speak now */
 	rc = model_bind(&s->model, s->store, err);
+	if (!rc)
+		rc = embedder_open(&s->embedder, s->model, s->store, err);
 	if (!rc && what & LOAD_TOWER)
 		rc = tower_bind(s, o, err);
 	if (!rc)
@@ -469,6 +486,8 @@ static int bind_engine(struct session *s, const struct host_opts *o, unsigned wh
 	if (rc)
 		return rc;
 	s->step_rows = step_rows_of(o, &s->model->shape);
+	if (s->model->shape.whole)
+		for_whole_texts(s, o, eo);
 	if (s->tower && tower_info(s->tower).both_ways && !o->step_rows && s->step_rows < WHOLE_ROWS)
 		s->step_rows = WHOLE_ROWS;
 	eo->step_rows = s->step_rows;
@@ -637,6 +656,7 @@ void session_close(struct session *s)
 	drafts_close(&s->drafts);
 	tower_close(s->tower);
 	ear_close(s->ear);
+	embedder_close(s->embedder);
 	model_close(s->model);
 	loaded_adapters_close(&s->adapters);
 	device_close(s);

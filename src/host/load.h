@@ -29,6 +29,7 @@ enum {
 };
 
 struct ear;
+struct embedder;
 struct tower;
 
 enum { EOS_MAX = 16 };
@@ -55,9 +56,10 @@ struct session {
 	size_t device_bytes;  /* memory of be's device; 0: be is cpu */
 	struct model *looked; /* see load_device.h */
 	struct model *model;
-	struct tower *tower; /* NULL: the model has none that weft reads, or it was not asked for */
-	struct err no_tower; /* why the model's tower cannot be bound; code 0: it can, or there is none */
-	struct ear *ear;     /* the same for sounds */
+	struct tower *tower;       /* NULL: the model has none that weft reads, or it was not asked for */
+	struct err no_tower;       /* why the model's tower cannot be bound; code 0: it can, or there is none */
+	struct embedder *embedder; /* with LOAD_ENGINE: what is made of its rows */
+	struct ear *ear;           /* the same for sounds */
 	struct err no_ear;
 	size_t image_bytes; /* what images and sounds that are kept may take, of the budget of prefixes */
 	struct drafts drafts;

@@ -66,6 +66,8 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 		*err = f->why;
 		return err->code;
 	}
+	if (s->model->shape.whole)
+		return err_set(err, E_UNSUPPORTED, "no device has kernels for models that see whole texts");
 	if (need > f->memory)
 		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
 		               s->store->name, need >> 20);

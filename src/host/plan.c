@@ -39,6 +39,11 @@ static size_t kv_one(const struct session *s, const struct model_opts *mo)
 
 static size_t kv_most(const struct session *s, const struct model_opts *mo)
 {
+	enum { PAGE = 64 };
+
+	/* Whole texts keep nothing beyond their step, in which each has a page of its own at least. */
+	if (s->model->shape.whole)
+		return model_pool_bytes(&s->model->shape, mo, -1, mo->step_rows + PAGE * mo->slots);
 	return size_mul((size_t)mo->slots, kv_one(s, mo));
 }
 
@@ -178,7 +183,7 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 	}
 	*mo = (struct model_opts){
 		.arith = o->arith,
-		.slots = o->parallel,
+		.slots = eo->seqs_max,
 		.ctx_max = o->ctx_size ? o->ctx_size : ctx_default(s, o),
 		.step_rows = eo->step_rows,
 		.tape_rows = drafts_tokens(o),
@@ -201,6 +206,8 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 
 	plan_fixed(p, mo, s, o, eo, tables_disk);
 	rc = budgets(s, o, mo, p, err);
+	if (s->model->shape.whole)
+		p->prefix = p->parked = 0;
 	if (!rc)
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;

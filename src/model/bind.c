@@ -4,6 +4,7 @@
 #include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { PATH_BYTES = 320 };
 
@@ -148,6 +149,19 @@ const char *bind_head_prefix(const struct binder *b)
 	return store_prefix(b->st, head_prefixes, "lm_head.weight");
 }
 
+/* Is it a class of transformers that has no output matrix: "BertModel", "Qwen3ForSequenceClassification"? */
+static bool without_head(const struct store *st)
+{
+	static const char *const ends[] = { "Model", "ForSequenceClassification", "ForTokenClassification",
+		                            "ForRanking" };
+	const char *arch = json_str(json_at(json_get(st->config, "architectures"), 0), NULL);
+
+	for (size_t i = 0; arch && i < sizeof ends / sizeof *ends; i++)
+		if (strlen(arch) > strlen(ends[i]) && !strcmp(arch + strlen(arch) - strlen(ends[i]), ends[i]))
+			return true;
+	return false;
+}
+
 void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, const char *name, int vocab,
                     int hidden, bool tied)
 {
@@ -163,7 +177,7 @@ void bind_embedding(struct binder *b, struct weight *embed, struct weight *head,
 		bind_weight(b, head, vocab, hidden, "lm_head");
 		b->prefix = trunk;
 		bind_looked_up(b, embed);
-	} else if (tied) {
+	} else if (tied || without_head(b->st)) {
 		*head = *embed;
 	} else {
 		b->code = store_missing(b->st, "lm_head.weight", b->err);

@@ -56,7 +56,7 @@ void bind_find_prefix(struct binder *b, const char *embed);
 /* The prefix of lm_head; NULL: there is none. */
 const char *bind_head_prefix(const struct binder *b);
 /* Embedding and output matrix.  tied: what the config says; the presence of
- * lm_head counts more.  *head = *embed when tied. */
+ * lm_head counts more.  *head = *embed when tied, and of architectures that have no output matrix. */
 void bind_embedding(struct binder *b, struct weight *embed, struct weight *head, const char *name, int vocab,
                     int hidden, bool tied);
 

@@ -20,13 +20,7 @@ enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see d
 static const struct {
 	const char *type, *why;
 } refused[] = {
-#define ENCODER "an encoder, which makes vectors of a text and no text; weft serves models that write"
-	{ "bert", ENCODER },
-	{ "roberta", ENCODER },
-	{ "xlm-roberta", ENCODER },
-	{ "modernbert", ENCODER },
-	{ "nomic_bert", ENCODER },
-	{ "deberta-v2", ENCODER },
+	{ "deberta-v2", "an encoder whose attention has relative positions, which weft does not compute" },
 	{ "t5", "an encoder and a decoder; weft serves decoders alone" },
 	{ "whisper", "speech recognition; weft serves text" },
 	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
@@ -149,6 +143,7 @@ int model_bind_as(struct model **out, const struct model_ops *ops, const char *a
 	count(&m->shape, st);
 	list_files(m);
 	store_ignore(st, "*.rotary_emb.inv_freq", "computed from the config");
+	store_ignore(st, "score.", "a classifier's head, which is not the model's");
 	store_report(st);
 	*out = m;
 	return 0;
@@ -567,6 +562,13 @@ int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out
 	struct shape *s = &m->shape;
 	int at = 0;
 
+	struct kv_group one = *g;
+
+	/* Rows of a whole text read what their own pass has written for their own layer: layers take turns in one place, and
+	 * a window hides nothing for ever. */
+	if (s->whole)
+		one.window = 0;
+	g = &one;
 	while (at < s->n_kv && !group_alike(&s->kv[at], g))
 		at++;
 	if (at == KV_GROUPS)
@@ -577,6 +579,10 @@ int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out
 	}
 	if (!s->place)
 		s->place = arena_zalloc(&m->arena, size_mul((size_t)s->layers, sizeof *s->place));
+	if (s->whole && s->kv[at].layers) {
+		*out = (struct kv_place){ at, 0 };
+		return 0;
+	}
 	assert(s->layers_attn < s->layers);
 	*out = (struct kv_place){ at, s->kv[at].layers++ };
 	s->place[s->layers_attn++] = *out;

@@ -46,6 +46,7 @@ struct shape {
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
 	int ctx_max;                           /* max_position_embeddings */
+	bool whole; /* every row sees its whole text, which a pass has whole, or not at all: there are no answers and no logits */
 	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
 	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach */
 	int n_kv;
@@ -167,7 +168,8 @@ float *model_carried(const struct model *m, int slot);
 
 /* For bind: the attention layers are `layers` alike, which see everything. */
 void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
-/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at).  Its group is that of
+/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at); of whole texts (shape.whole) one
+ * place for all layers of a geometry, which take turns in it.  Its group is that of
  * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);
 /* For an attention layer, counted among those with keys and values of their own. */

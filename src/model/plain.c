@@ -26,6 +26,7 @@ static bool is(const struct plain_plan *p, const char *type)
 static const char *const seeing[][2] = {
 	{ "qwen2_vl", "qwen2" },         { "qwen2_5_vl", "qwen2" },   { "qwen3_vl", "qwen3" },
 	{ "qwen3_vl_moe", "qwen3_moe" }, { "gemma3", "gemma3_text" }, { "llama4", "llama4_text" },
+	{ "llama_bidirec", "llama" },
 };
 
 /* Wrappers around a tower and a text model: the kinds of text that are known in one, and what its tower has to be. */
@@ -175,6 +176,21 @@ static void read_factors(struct conf *c, struct plain_plan *p)
 	p->residual = p->residual_ffn = (float)conf_double_or(c, "residual_multiplier", 1);
 }
 
+/* Does every row see its whole text?  Embedders made of models that write say so in one of these ways. */
+static bool sees_both_ways(const struct decoder *d, struct conf *c)
+{
+	return !strcmp(d->m.arch, "llama_bidirec") || conf_bool_or(c, "use_bidirectional_attention", false) ||
+	       !conf_bool_or(c, "is_causal", true);
+}
+
+/* A window is of both sides then: its half before a row, its half after it. */
+static void turn_both_ways(struct attn *op)
+{
+	op->both_ways = true;
+	op->ahead = op->window / 2;
+	op->window = op->window ? op->ahead + 1 : 0;
+}
+
 /* The form of each layer's attention: its window, and whether and how it rotates. */
 static void form_layers(struct decoder *d, struct plain_plan *p)
 {
@@ -202,6 +218,8 @@ static void form_layers(struct decoder *d, struct plain_plan *p)
 			p->attn[i] = *p->standing;
 		if (p->upright && p->upright[i])
 			p->attn[i].op.rope.n_freq = 0;
+		if (d->m.shape.whole)
+			turn_both_ways(&p->attn[i].op);
 	}
 }
 
@@ -237,6 +255,7 @@ static void read_config(struct decoder *d, struct conf *c, struct plain_plan *p)
 	read_ropes(d, c, p);
 	read_experts(d, c, p);
 	read_factors(c, p);
+	d->m.shape.whole = sees_both_ways(d, c);
 	if (c->code)
 		return;
 	if (of->more)

@@ -70,10 +70,19 @@ static void read_clamp(struct plain_plan *p, struct decoder *d, struct conf *c)
 		conf_fail(c, E_FORMAT, "swiglu_limit: %g is not positive", (double)p->all.moe.act.limit);
 }
 
+/* "dtype" or "torch_dtype". */
+static bool stored_in_float32(struct conf *c)
+{
+	return !strcmp(conf_str_or(c, conf_get(c, "dtype") ? "dtype" : "torch_dtype", ""), "float32");
+}
+
 /* The embedding's factor as the first implementation has it: rounded to bf16. */
 static void read_gemma(struct plain_plan *p, struct decoder *d, struct conf *c)
 {
 	p->embed_scale = bf16_to_float(float_to_bf16(sqrtf((float)d->m.shape.hidden)));
+	/* Embedders whose files are in float32 are run so, and the factor is not rounded. */
+	if (conf_bool_or(c, "use_bidirectional_attention", false) && stored_in_float32(c))
+		p->embed_scale = sqrtf((float)d->m.shape.hidden);
 }
 
 static void read_gemma23(struct plain_plan *p, struct decoder *d, struct conf *c)
@@ -845,16 +854,14 @@ static const struct plain rows[] = {
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const char *const plain_arch[] = {
-	"llama",       "mistral",      "ministral3",    "mistral3",       "mixtral",
-	"qwen2",       "qwen2_moe",    "qwen3",         "qwen3_moe",      "smollm3",
-	"phi3",        "granite",      "granitemoe",    "qwen2_vl",       "qwen2_5_vl",
-	"qwen3_vl",    "qwen3_vl_moe", "llava",         "gemma",          "gemma2",
-	"gemma3_text", "gemma3",       "gpt_oss",       "olmo2",          "olmo3",
-	"olmoe",       "glm4",         "cohere2",       "seed_oss",       "exaone4",
-	"ernie4_5",    "ernie4_5_moe", "arcee",         "internlm3",      "hunyuan_v1_dense",
-	"apertus",     "phimoe",       "mimo_v2_flash", "step3p5",        "llama4_text",
-	"llama4",      "afmoe",        "granite_swa",   "granitemoe_swa", "cohere2_moe",
-	"bailing_moe", NULL,
+	"llama",   "mistral",     "ministral3",     "mistral3",    "mixtral",     "llama_bidirec",
+	"qwen2",   "qwen2_moe",   "qwen3",          "qwen3_moe",   "smollm3",     "phi3",
+	"granite", "granitemoe",  "qwen2_vl",       "qwen2_5_vl",  "qwen3_vl",    "qwen3_vl_moe",
+	"llava",   "gemma",       "gemma2",         "gemma3_text", "gemma3",      "gpt_oss",
+	"olmo2",   "olmo3",       "olmoe",          "glm4",        "cohere2",     "seed_oss",
+	"exaone4", "ernie4_5",    "ernie4_5_moe",   "arcee",       "internlm3",   "hunyuan_v1_dense",
+	"apertus", "phimoe",      "mimo_v2_flash",  "step3p5",     "llama4_text", "llama4",
+	"afmoe",   "granite_swa", "granitemoe_swa", "cohere2_moe", "bailing_moe", NULL,
 };
 
 const struct plain *plain_find(const char *type)

@@ -91,7 +91,7 @@ void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 	if (!p->n_logit)
 		return;
 	last = pass_floats(p, n);
-	h = p->last ? p->last : pass_floats(p, n);
+	h = pass_floats(p, n);
 	ops->gather(p, last, x, p->logit_row, p->n_logit, t->hidden);
 	trunk_norm(p, t, h, last, p->n_logit, t->norm, t->norm_bias);
 	ops->linear(p, &head, 1, h, p->n_logit, t->hidden);

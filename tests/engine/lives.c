@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/wanted_rows.h"
 #include "base/rng.h"
 #include "engine/core.h"
 #include "text/tokens/detok.h"
@@ -366,25 +367,34 @@ static void random_ask(struct life *l, const struct lives_opts *o, const struct 
 		l->masked = 1 + dice(s, 1000);
 	if (!dice(s, 30) && o->poison >= 0)
 		l->prompt[n - 1] = o->poison;
-	l->ask.want_row = o->last && l->ask.max_tokens;
+	if (o->last && dice(s, 3)) {
+		l->ask.rows = dice(s, 4) ? ROWS_LAST : ROWS_LAST | ROWS_ALL;
+		l->ask.rows_from = l->ask.rows & ROWS_ALL ? (int)dice(s, (uint64_t)n) : n - 1;
+	}
 	if (o->n_mix) {
 		l->mix = (int)dice(s, (uint64_t)o->n_mix);
 		l->ask.adapters = o->mix[l->mix];
 	}
 }
 
-/* The row that an embedding is made of. */
+/* The rows that an embedding is made of: the last, and all from one on behind it. */
 static void check_last(const struct life *l, const struct model *m, truth_fn *last)
 {
-	int n;
-	const float *got = request_row(l->r, &n);
-	float *want = xmalloc((size_t)m->shape.hidden * sizeof(*want));
+	size_t n, cols = (size_t)m->shape.hidden;
+	const float *got = request_rows(l->r, &n);
+	int all = l->ask.rows & ROWS_ALL ? l->ask.n_prompt - l->ask.rows_from : 0;
+	float *want = xmalloc(cols * sizeof(*want));
 
-	CHECK(!got == !l->ask.want_row, "a row that was not asked for, or none");
-	if (got && l->got.n) {
-		CHECK(n == m->shape.hidden, "a row of %d", n);
+	CHECK(!got == !l->ask.rows, "rows that were not asked for, or none");
+	if (got && (l->got.finish == FINISH_STOP || l->got.finish == FINISH_LENGTH)) {
+		CHECK(n == (size_t)(1 + all) * cols, "%zu floats", n);
 		last(m, l->prompt, l->ask.n_prompt, want);
-		CHECK(!memcmp(got, want, (size_t)n * sizeof(*got)), "the prompt's last row differs");
+		CHECK(!memcmp(got, want, cols * sizeof(*got)), "the prompt's last row differs");
+		for (int i = 0; i < all; i++) {
+			last(m, l->prompt, l->ask.rows_from + i + 1, want);
+			CHECK(!memcmp(got + (size_t)(1 + i) * cols, want, cols * sizeof(*got)), "row %d differs",
+			      l->ask.rows_from + i);
+		}
 	}
 	free(want);
 }

@@ -53,11 +53,12 @@ static void truth(const struct model *m, const int32_t *tok, int n, float *out)
 	if (same < n) {
 		size_t hidden = (size_t)alone.m->shape.hidden, bytes = (size_t)(n - same) * hidden * sizeof(*seen);
 
-		alone.pass.last = alone.be->ops->alloc(alone.be, bytes);
+		alone.pass.hidden = alone.be->ops->alloc(alone.be, bytes);
 		driver_feed(&alone, 0, same, tok + same, n - same, NULL, 0, rows + (size_t)same * vocab);
-		CHECK(!alone.be->ops->read(alone.be, seen + (size_t)same * hidden, alone.pass.last, bytes), "%d rows",
+		CHECK(!alone.be->ops->read(alone.be, seen + (size_t)same * hidden, alone.pass.hidden, bytes), "%d rows",
 		      n - same);
-		alone.be->ops->free(alone.be, alone.pass.last, bytes);
+		alone.be->ops->free(alone.be, alone.pass.hidden, bytes);
+		alone.pass.hidden = NULL;
 		memcpy(had, tok, (size_t)n * sizeof(*tok));
 		n_had = n;
 	}

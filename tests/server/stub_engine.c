@@ -455,7 +455,7 @@ void request_cancel(struct request *r)
 }
 
 /* Of two numbers: the length of the prompt, and its last token. */
-const float *request_row(const struct request *r, int *n)
+const float *request_rows(const struct request *r, size_t *n)
 {
 	*n = 2;
 	return r->row;

@@ -167,11 +167,25 @@ static struct sight sight_of(const struct attend *d, int row, int at, int n)
 	return t;
 }
 
-/* Scores to weights, of rows [row, row + n_row) of the pass, the first of which has query j0 of the unit. */
-static void softmax(const struct attend *d, struct desk *k, int row, int n_row, size_t j0, int at, int n)
+/* Scales the scores of query j of the unit, and lessens them by the distances of the keys (struct attn, slopes). */
+static void slope_scores(const struct attend *d, const struct unit *u, float *s, int j, int at, struct sight t)
 {
-	int dim = d->a->dim, nq = n_row * d->group;
-	float scale = d->a->softcap != 0 ? 1.0f : d->a->scale;
+	int pos = d->p->pos[u->row + j / d->group] - at;
+	float slope = d->a->slopes[u->kv_head * d->group + j % d->group];
+
+	for (int i = t.from; i < t.see; i++) {
+		float away = (float)(i > pos ? i - pos : pos - i) * slope;
+
+		s[i] = s[i] * d->a->scale - away;
+	}
+}
+
+/* Scores to weights, of rows [r, r + n_row) of the unit, the first of which has query j0. */
+static void softmax(const struct attend *d, const struct unit *u, struct desk *k, int r, int n_row, size_t j0, int at,
+                    int n)
+{
+	int dim = d->a->dim, nq = n_row * d->group, row = u->row + r;
+	float scale = d->a->softcap != 0 || d->a->slopes ? 1.0f : d->a->scale;
 
 	for (int j = 0, m; j < nq; j += m) {
 		int from[16], see[16];
@@ -186,6 +200,8 @@ static void softmax(const struct attend *d, struct desk *k, int row, int n_row, 
 			if (d->a->softcap != 0)
 				d->c->op->cap(k->s + (j + i) * ATTN_BLOCK + t.from, d->a->scale, d->a->softcap,
 				              t.see - t.from);
+			if (d->a->slopes)
+				slope_scores(d, u, k->s + (j + i) * ATTN_BLOCK, (int)j0 + j + i, at, t);
 		}
 		d->c->op->softmax_block(k->s + j * ATTN_BLOCK, from, see, m, scale, k->m + j0 + j, k->l + j0 + j, corr);
 		for (int i = 0; i < m; i++)
@@ -206,7 +222,7 @@ static void attend_block(const struct attend *d, const struct unit *u, struct de
 
 	scores(d, u, k, k->q + j0 * d->q_bytes, n_row * group, at, from, n, &ahead);
 	kv_prefetch_rest(&ahead);
-	softmax(d, k, row, n_row, j0, at, n);
+	softmax(d, u, k, r, n_row, j0, at, n);
 	ahead = ahead_of(d, u, KV_KEYS, at + ATTN_BLOCK, next < ATTN_BLOCK ? next : ATTN_BLOCK);
 	/* Rows that see less than the others go alone: a key that a row does not see must not even add
 	 * zero times itself. */
@@ -445,7 +461,7 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	assert(a->heads % a->heads_kv == 0);
 	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
-	if (p->arith == ARITH_FAST && a->softcap == 0) /* which tiles have no word for */
+	if (p->arith == ARITH_FAST && a->softcap == 0 && !a->slopes) /* which tiles have no word for */
 		d.tiles = kv_tiles(
 			(struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
 			c->choices.attention);

@@ -49,7 +49,9 @@ static inline int first_seen(const struct attend *d, int row)
 /* The last one. */
 static inline int last_seen(const struct attend *d, int row)
 {
-	return d->a->both_ways && d->p->see ? d->p->see[row] : d->p->pos[row];
+	int pos = d->p->pos[row], last = d->a->both_ways && d->p->see ? d->p->see[row] : pos;
+
+	return d->a->ahead && last - pos > d->a->ahead ? pos + d->a->ahead : last;
 }
 
 /* Segments of which the unit's rows see something: [segment_first, segments_end). */

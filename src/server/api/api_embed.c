@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/clock.h"
+#include "engine/wanted_rows.h"
 #include "server/api/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -107,12 +108,11 @@ static int read_input(struct generation *g, const struct json *body, struct prob
 		warnings_add(&a->warnings.ignored, NULL, "dimensions");
 	format = json_str(json_get(body, "encoding_format"), &n);
 	own->base64 = format && !strcmp(format, "base64");
-	/* One token is asked for, and not looked at. */
-	a->max_tokens = 1;
+	a->max_tokens = 0;
 	a->n = 1;
 	a->n_draft = -1;
 	a->ignore_eos = true;
-	g->want_row = true;
+	g->rows = ROWS_LAST;
 	g->cuts = own->cut;
 	if (own->ollama && asks_nothing(json_get(body, "input")))
 		return 0;
@@ -181,10 +181,12 @@ static void put_vector(const struct generation *g, const struct choice *c, struc
 	const struct embedding *own = g->own;
 	double sum = 0, scale;
 	const float *row;
+	size_t n_row;
 	float *v;
 	int n;
 
-	row = request_row(c->req, &n);
+	row = request_rows(c->req, &n_row);
+	n = (int)n_row;
 	if (own->dimensions && own->dimensions < n)
 		n = own->dimensions;
 	for (int i = 0; i < n; i++)

@@ -303,7 +303,9 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		                 NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
-		.want_row = g->want_row,
+		.rows = g->rows,
+		.rows_from = g->rows_from ? g->rows_from[c->prompt] : (int)prompt->n - 1,
+		.second = g->second ? g->second[c->prompt] : 0,
 		.client = client_number(g->x->client),
 		.deadline_ns = g->x->deadline_ns,
 		.refusal = &why,
@@ -744,6 +746,8 @@ void generation_free(struct generation *g)
 	tokens_fini(&g->lead_then);
 	free(g->choice);
 	free(g->prompt);
+	free(g->rows_from);
+	free(g->second);
 	free(g->message_at);
 	images_fini(&g->images);
 	past_fini(&g->past);

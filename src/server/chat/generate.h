@@ -83,13 +83,14 @@ struct generation {
 	bool led;
 	bool cuts;                /* a prompt that is too long is cut by the endpoint, not refused */
 	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
-	bool want_row;            /* request_row of each choice is looked at */
-	bool tell_prompt;         /* all of a prompt but its first token is output, with log-probabilities */
-	bool thinking;            /* the prompt ends inside a thought */
-	bool may_think;           /* the answer may begin with it */
-	bool hide_thinking;       /* thoughts are not told */
-	struct grammar *content;  /* what content is held to (structured.h); NULL: free */
-	struct grammar *calls;    /* what calls are held to; NULL: free */
+	unsigned rows; /* request_rows of each choice are looked at: what they are (engine/wanted_rows.h); 0: they are not */
+	int *rows_from, *second; /* [n_prompt] as struct ask has them, with rows; NULL: the last row; it is one text */
+	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
+	bool thinking;           /* the prompt ends inside a thought */
+	bool may_think;          /* the answer may begin with it */
+	bool hide_thinking;      /* thoughts are not told */
+	struct grammar *content; /* what content is held to (structured.h); NULL: free */
+	struct grammar *calls;   /* what calls are held to; NULL: free */
 	bool must_call;
 	const struct vocab *vocab; /* with either */
 	char *prefill;             /* text that the answer goes on from, or NULL */
