@@ -83,7 +83,8 @@ struct generation {
 	bool led;
 	bool cuts;                /* a prompt that is too long is cut by the endpoint, not refused */
 	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
-	unsigned rows; /* request_rows of each choice are looked at: what they are (engine/wanted_rows.h); 0: they are not */
+	unsigned
+		rows; /* request_rows of each choice are looked at: what they are (engine/wanted_rows.h); 0: they are not */
 	int *rows_from, *second; /* [n_prompt] as struct ask has them, with rows; NULL: the last row; it is one text */
 	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
 	bool thinking;           /* the prompt ends inside a thought */
