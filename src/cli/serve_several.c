@@ -126,6 +126,7 @@ static void told(void *arg, int i, const struct session *s)
 		f->about.name = f->names = xstrdup(s->store->name);
 	/* Nothing of the session stays open. */
 	f->about.engine = NULL;
+	f->about.embedder = NULL;
 	f->about.tokenizer = NULL;
 	f->about.tmpl = f->about.tool_tmpl = NULL;
 	f->about.template_args = NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "embed/embedder.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "host/load.h"
@@ -57,6 +58,7 @@ void serving_fill(const struct options *o, const struct session *s, struct serve
 		        .hidden = s->model->shape.hidden,
 		        .ctx_max = s->model->shape.ctx_max },
 		.engine = s->engine,
+		.embedder = s->embedder,
 		.tokenizer = s->tok,
 		.tmpl = s->tmpl,
 		.tool_tmpl = s->tool_tmpl,
@@ -117,7 +119,10 @@ int serving_open(struct serving **out, const struct options *o, struct err *err)
 		v->served.sight = &v->sight;
 		v->served.image_bytes = s->image_bytes;
 	}
-	if (!v->served.tmpl)
+	if (s->embedder && !s->embedder->writes)
+		log_info("%s writes no text: /v1/embeddings, /rerank and what docs/embeddings.md lists answer",
+		         v->served.name);
+	else if (!v->served.tmpl)
 		log_warn("%s has no chat template: only /v1/completions will answer", v->served.name);
 	*out = v;
 	return 0;

@@ -145,7 +145,7 @@ static void head_bidirec(struct reading *r)
 		r->code = c.code;
 }
 
-/* Of a model that writes: the right-most token that is not the pad. */
+/* A model that writes is asked at its right-most token that is not the pad. */
 static void head_writer(struct reading *r)
 {
 	int64_t pad = -1;

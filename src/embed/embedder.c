@@ -80,7 +80,7 @@ const float *reading_floats(struct reading *r, const char *name, int cols, int *
 	snprintf(full, sizeof full, "%s%s", prefix, name);
 	t = store_find(r->st, full);
 	if (!t || t->count < 1 || t->count % cols || t->count / cols > CONF_DIM_MAX) {
-		reading_fail(r, E_FORMAT, "%s: tensor %s: %lld numbers are no rows of %d", r->st->dir, full,
+		reading_fail(r, E_FORMAT, "%s: tensor %s: %lld numbers, which %d does not divide", r->st->dir, full,
 		             t ? (long long)t->count : 0, cols);
 		return NULL;
 	}

@@ -126,8 +126,8 @@ static void read_bert(struct model *m, struct encoder_plan *p, struct conf *c)
 	refuse_if(c, "is_decoder", false);
 }
 
-/* Of n heads: 2^(-8 (h + 1) / n) where n is a power of two; else those of the power below, and every second of those of
- * the power above. */
+/* Slopes of n heads: 2^(-8 (h + 1) / n) where n is a power of two; else those of the power below, and every second of
+ * those of the power above. */
 static void read_jina(struct model *m, struct encoder_plan *p, struct conf *c)
 {
 	float *slope;

@@ -18,6 +18,8 @@
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
+struct embedder; /* embed/embedder.h */
+
 /* Reader of images and sounds, for models that take them. */
 struct sight {
 	/* The bytes of a file to a media object with one reference, of which docs/images.md tells; NULL: the model takes none of
@@ -54,10 +56,11 @@ struct served {
 	const struct template *tmpl;      /* NULL: no chat, only completions */
 	const struct template *tool_tmpl; /* of requests that show tools; NULL: tmpl is for them too */
 	const struct sight *sight;        /* NULL: it reads text only */
-	size_t image_bytes;  /* of images and sounds that are kept, with what their towers computed; 0: none */
-	const char *name;    /* in the API; "default" names it too */
-	const char *aliases; /* further names, separated by commas; NULL: none */
-	bool any_model;      /* every name names it, but those of adapters */
+	size_t image_bytes; /* of images and sounds that are kept, with what their towers computed; 0: none */
+	const struct embedder *embedder;      /* what is made of its rows; NULL: not known, it writes */
+	const char *name;                     /* in the API; "default" names it too */
+	const char *aliases;                  /* further names, separated by commas; NULL: none */
+	bool any_model;                       /* every name names it, but those of adapters */
 	const struct served_adapter *adapter; /* [n_adapter] */
 	int n_adapter;                        /* at most SERVED_ADAPTERS_MAX */
 	const char *bos_token, *eos_token;    /* for the template; NULL: none */

@@ -54,7 +54,7 @@ def fill(kinds, names):
         TAKEN[name] = kinds
 
 
-fill(BOOL, "add_generation_prompt add_special add_special_tokens cache_prompt cache_report disable_fallback echo enable_thinking f16_kv ignore_eos "
+fill(BOOL, "normalize add_generation_prompt add_special add_special_tokens cache_prompt cache_report disable_fallback echo enable_thinking f16_kv ignore_eos "
      "include_reasoning low_vram numa parallel_tool_calls parse_special penalize_newline raw return_progress return_token_strs skip_special_tokens "
      "spaces_between_special_tokens speculation store stream truncate turn_replay use_mlock use_mmap verbose vocab_only with_pieces")
 fill(STRING, "anthropic_version cache_salt guided_decoding_backend inference_geo input_prefix input_suffix instructions prompt_cache_key "
@@ -74,6 +74,9 @@ fill("1", "best_of dimensions length_penalty n tfs_z typ_p typical_p")
 fill("0", "dry_multiplier dynatemp_range mirostat n_cache_reuse n_discard n_indent n_keep prompt_logprobs t_max_predict_ms t_max_prompt_ms "
      "top_logprobs xtc_probability")
 fill("-", "truncate_prompt_tokens")
+fill("", "data_1 data_2 embd_normalize embedding_types inputs items max_tokens_per_doc output_dimension parameters prompt_name "
+     "queries query raw_scores return_documents return_text task text_1 text_2 texts top_n truncation_direction truncation_side "
+     "use_activation")     # of vectors and scores of texts
 fill("e", "draft_model grammar template")
 fill("[", "allowed_token_ids bad_words context documents fallbacks functions grammar_triggers image_data images include input_extra logits_processors "
      "lora mcp_servers preserved_tokens response_fields tools")
@@ -105,7 +108,7 @@ ELSEWHERE = {
     (RESPONSES, "context_management"): "[", (MESSAGES, "system"): "ez[", ("/api/show", "template"): "ez",
     (COMPLETIONS, "logprobs"): "01", (COMPLETIONS, "prompt_logprobs"): "01", (RESPONSES, "top_logprobs"): "01",
     (COMPLETIONS, "add_special_tokens"): "t", (CHAT, "add_special_tokens"): "", (CHAT, "echo"): "", (CHAT, "suffix"): "e",
-    (CHAT, "prompt_logprobs"): "0",
+    (CHAT, "prompt_logprobs"): "0", ("/v1/embeddings", "truncate_prompt_tokens"): "01-",
 }
 
 

@@ -344,7 +344,7 @@ class Embeddings(SharedStub):
 
     def test_errors(self):
         for body, words in (({}, "input is missing"), ({"input": ""}, "empty"), ({"input": 5}, "input must be"), ({"input": ["a", 5]}, "input[1]"),
-                            ({"input": [1, -1]}, "input[1]"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": ["a"] * 129}, "129"),
+                            ({"input": [1, -1]}, "input[1]"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": ["a"] * 2049}, "2049"),
                             ({"input": "a", "encoding_format": "int8"}, "encoding_format"), ({"input": "a", "model": "other"}, "other")):
             r = self.s.post("/v1/embeddings", body)
             self.assertEqual(r.status, 404 if "model" in body else 400, body)

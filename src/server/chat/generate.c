@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "embed/embedder.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/chat/structured.h"
@@ -100,7 +101,7 @@ static int check_prompts(struct generation *g, struct problem *p)
 		if (!g->prompt[i].n)
 			return problem_set(p, 400, "invalid_prompt", g->prompt_field ? g->prompt_field : "prompt",
 			                   "%s is empty", prompt_called(g));
-		if (g->prompt[i].n >= (size_t)g->served->ctx_max)
+		if (g->prompt[i].n >= (size_t)g->served->ctx_max + (g->rows != 0)) /* no answer follows rows */
 			return too_long(g, p, "", g->prompt[i].n);
 	}
 	return 0;
@@ -194,6 +195,11 @@ struct generation *generation_new(const struct served *served, const struct endp
 	return g;
 }
 
+static bool only_embeds(const struct served *d)
+{
+	return d->embedder && !d->embedder->writes;
+}
+
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body)
 {
 	struct generation *g;
@@ -209,7 +215,12 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as, struct js
 	g->images.hosts = &x->srv->image_hosts;
 	g->params.cache_report = x->cache_report;
 	x->work = g;
-	if (as->read(g, body, &x->problem))
+	if (!as->takes_texts && !as->any_length && only_embeds(g->served)) {
+		problem_set(&x->problem, 400, "unsupported_model", "model",
+		            "%s writes no text: it is for vectors or scores of texts (docs/embeddings.md)",
+		            g->served->name);
+		json_free(body);
+	} else if (as->read(g, body, &x->problem))
 		fields_own_name(&g->params.warnings, &x->problem);
 	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
 		check_prompts(g, &x->problem);
@@ -303,7 +314,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		                 NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
-		.rows = g->rows,
+		.rows = g->rows_kind && g->rows_kind[c->prompt] ? g->rows_kind[c->prompt] : g->rows,
 		.rows_from = g->rows_from ? g->rows_from[c->prompt] : (int)prompt->n - 1,
 		.second = g->second ? g->second[c->prompt] : 0,
 		.client = client_number(g->x->client),
@@ -413,6 +424,19 @@ static void answer_nothing(struct generation *g)
 	buf_fini(&b);
 }
 
+/* Gives choices to the engine: all answers, or as many texts as leave others' requests room in the queue. */
+static int submit_more(struct generation *g, struct problem *p)
+{
+	enum { TEXTS_AT_ONCE = 64 };
+	int most = g->rows ? g->n_done + TEXTS_AT_ONCE : g->n_choice, r = 0;
+
+	if (g->rows && g->served->queue_max && most > g->n_done + g->served->queue_max)
+		most = g->n_done + g->served->queue_max;
+	for (; g->n_submitted < g->n_choice && g->n_submitted < most && !r; g->n_submitted++)
+		r = submit(g, &g->choice[g->n_submitted], p);
+	return r;
+}
+
 void generation_ready(struct exchange *x)
 {
 	struct generation *g = x->work;
@@ -432,14 +456,12 @@ void generation_ready(struct exchange *x)
 		c->n_prompt = (int)g->prompt[c->prompt].n;
 		choice_open(g, c);
 	}
-	for (int i = 0; i < g->n_choice; i++) {
-		if (submit(g, &g->choice[i], &p)) {
-			exchange_refuse(x, &p); /* drop cancels those before it */
-			return;
-		}
+	if (submit_more(g, &p)) {
+		exchange_refuse(x, &p); /* drop cancels those before it */
+		return;
 	}
 	/* The engine has its copies. */
-	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt; i++)
+	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt && !g->rows; i++)
 		tokens_fini(&g->prompt[i]);
 	if (g->params.stream)
 		begin_stream(g);
@@ -683,13 +705,18 @@ static bool pull(struct generation *g, struct choice *c)
 void generation_wake(struct exchange *x)
 {
 	struct generation *g = x->work;
+	struct problem p;
 
 	/* A wake-up may be for the exchange that lived here before. */
 	if (!g || !g->choice)
 		return;
-	for (int i = 0; i < g->n_choice; i++)
+	for (int i = 0; i < g->n_submitted; i++)
 		if (!g->choice[i].done && !pull(g, &g->choice[i]))
 			return;
+	if (g->n_submitted < g->n_choice && submit_more(g, &p)) {
+		break_off(g, &p);
+		return;
+	}
 	if (g->n_done == g->n_choice)
 		finish(g);
 }
@@ -747,6 +774,7 @@ void generation_free(struct generation *g)
 	free(g->choice);
 	free(g->prompt);
 	free(g->rows_from);
+	free(g->rows_kind);
 	free(g->second);
 	free(g->message_at);
 	images_fini(&g->images);

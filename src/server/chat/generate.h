@@ -83,9 +83,11 @@ struct generation {
 	bool led;
 	bool cuts;                /* a prompt that is too long is cut by the endpoint, not refused */
 	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
-	unsigned
-		rows; /* request_rows of each choice are looked at: what they are (engine/wanted_rows.h); 0: they are not */
-	int *rows_from, *second; /* [n_prompt] as struct ask has them, with rows; NULL: the last row; it is one text */
+	unsigned rows;            /* rows of each prompt are wanted (engine/wanted_rows.h); 0: none */
+	/* [n_prompt] as struct ask has them, with rows.  NULL: the last row, of one text; rows_kind 0: rows. */
+	unsigned *rows_kind;
+	int *rows_from, *second;
+	int n_submitted;         /* choices that the engine was given */
 	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
 	bool thinking;           /* the prompt ends inside a thought */
 	bool may_think;          /* the answer may begin with it */

@@ -56,6 +56,7 @@ struct endpoint {
 	const char *id_prefix;
 	const char *stream_type; /* of its streams; NULL: text/event-stream */
 	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
+	bool takes_texts;        /* it makes vectors or scores of texts, and no text (api/texts.h) */
 	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
 	/* Allocates the endpoint's own state of a request; NULL: it has none. */
 	void *(*own_new)(void);

@@ -73,6 +73,15 @@ void problem_put(struct buf *b, const struct problem *p)
 		buf_putc(b, '}');
 		return;
 	}
+	if (p->shape == SHAPE_TEI) {
+		buf_puts(b, "{\"error\":");
+		json_put_cstr(b, p->message);
+		buf_printf(b, ",\"error_type\":\"%s\"}",
+		           p->status == 429 || p->status == 503 ? "Overloaded" :
+		           p->status >= 500                     ? "Backend" :
+		                                                  "Validation");
+		return;
+	}
 	buf_puts(b, "{\"error\":{\"message\":");
 	json_put_cstr(b, p->message);
 	buf_puts(b, ",\"type\":");

@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 
-/* How errors are written: as the OpenAI API does, as Anthropic's does, or {"error": MESSAGE} as ollama. */
-enum error_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC, SHAPE_OLLAMA };
+/* How errors are written: as the OpenAI API does, as Anthropic's does, {"error": MESSAGE} as ollama, or the same with an error_type as TEI. */
+enum error_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC, SHAPE_OLLAMA, SHAPE_TEI };
 
 struct problem {
 	int status;              /* HTTP; 0: no problem */
