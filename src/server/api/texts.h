@@ -21,7 +21,7 @@ struct texts_ask {
 	bool raw;                  /* vectors keep their length, scores are logits */
 	int dimensions;            /* 0: all */
 	bool base64;
-	/* Of endpoints of their own. */
+	/* Members that single endpoints use. */
 	int norm;       /* llama-server's embd_normalize */
 	unsigned types; /* Cohere's embedding_types */
 	int top_n;      /* 0: all */
@@ -58,7 +58,7 @@ int texts_prompt(struct generation *g, const struct json *body, const char *fiel
 void texts_usual_prompt(struct generation *g, const char *const *names);
 /* Room for n prompts; more than TEXTS_MAX is an error. */
 int texts_room(struct generation *g, int n, const char *field, struct problem *p);
-/* Reads a string, ids, or a list of these into prompts; objects {"text": ...} in a list where objects. */
+/* Reads a string, ids, or a list of these into prompts.  objects: entries may be objects with a member "text". */
 int texts_read(struct generation *g, const struct json *v, const char *field, bool objects, struct problem *p);
 /* Reads a text, or a pair, into prompt i. */
 int text_take(struct generation *g, int i, const struct json *a, const struct json *b, const char *field,
