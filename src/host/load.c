@@ -443,27 +443,45 @@ static void begin_huge_pages(struct session *s, const struct host_opts *o, const
 	huge_pages_begin(&s->huge, &of, now);
 }
 
-/* Texts that are computed whole: a step holds the longest, and many short ones, which need no memory of their own. */
-static void for_whole_texts(struct session *s, const struct host_opts *o, struct engine_opts *eo)
+/* The options of a model that computes whole texts: a step holds the longest, and many short ones, which need no memory of
+ * their own; nothing is drafted, and no prefix kept. */
+static void for_whole_texts(const struct session *s, struct host_opts *o)
 {
 	enum { TEXTS = 64 };
 	int most = s->embedder->max_tokens ? s->embedder->max_tokens : s->model->shape.ctx_max;
+	int rows = step_rows_of(o, &s->model->shape);
 
 	if (o->ctx_size && o->ctx_size < most)
 		most = o->ctx_size;
 	else if (!o->ctx_size && o->ctx_default && o->ctx_default < most)
 		most = o->ctx_default;
-	s->step_rows = most > s->step_rows ? most : s->step_rows;
-	eo->seqs_max = eo->seqs_max > TEXTS ? eo->seqs_max : TEXTS;
+	o->step_rows = most > rows ? most : rows;
+	o->parallel = o->parallel > TEXTS ? o->parallel : TEXTS;
+	o->draft = (struct host_draft){ .kind = DRAFT_NONE };
+	o->prefix_bytes = 0;
+	o->disk.dir = NULL;
 }
 
 /* Binds the model, its tower and its drafters, opens its backends, and sets the options of *eo that do not depend on the
  * memory plan. */
-static int bind_engine(struct session *s, const struct host_opts *o, unsigned what, struct engine_opts *eo,
-                       struct err *err)
+static int bind_engine(struct session *s, struct host_opts *o, unsigned what, struct engine_opts *eo, struct err *err)
 {
 	int rc;
 
+	progress(s->store->name, NULL, 0); /* the log may speak now */
+	rc = model_bind(&s->model, s->store, err);
+	if (!rc)
+		rc = embedder_open(&s->embedder, s->model, s->store, err);
+	if (!rc && s->model->shape.whole)
+		for_whole_texts(s, o);
+	if (!rc && what & LOAD_TOWER)
+		rc = tower_bind(s, o, err);
+	if (!rc)
+		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
+	if (!rc)
+		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
+	if (rc)
+		return rc;
 	*eo = (struct engine_opts){
 		.seqs_max = o->parallel,
 		.queue_max = o->queue,
@@ -473,21 +491,7 @@ static int bind_engine(struct session *s, const struct host_opts *o, unsigned wh
 		.by_hand = what & LOAD_BY_HAND,
 		.squeeze = !(what & LOAD_BY_HAND),
 	};
-	progress(s->store->name, NULL, 0); /* the log may speak now */
-	rc = model_bind(&s->model, s->store, err);
-	if (!rc)
-		rc = embedder_open(&s->embedder, s->model, s->store, err);
-	if (!rc && what & LOAD_TOWER)
-		rc = tower_bind(s, o, err);
-	if (!rc)
-		rc = kv_of_options(&s->kv, o, &s->model->shape, err);
-	if (!rc)
-		rc = drafts_bind(&s->drafts, o, s->model, s->store, s->tok, err);
-	if (rc)
-		return rc;
 	s->step_rows = step_rows_of(o, &s->model->shape);
-	if (s->model->shape.whole)
-		for_whole_texts(s, o, eo);
 	if (s->tower && tower_info(s->tower).both_ways && !o->step_rows && s->step_rows < WHOLE_ROWS)
 		s->step_rows = WHOLE_ROWS;
 	eo->step_rows = s->step_rows;

@@ -207,7 +207,7 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 	plan_fixed(p, mo, s, o, eo, tables_disk);
 	rc = budgets(s, o, mo, p, err);
 	if (s->model->shape.whole)
-		p->prefix = p->parked = 0;
+		p->parked = 0;
 	if (!rc)
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;
