@@ -38,6 +38,7 @@
 
 enum { SAMPLER_TOP_MAX = 20 };
 
+#define LOGIT_NEVER (-1e30f) /* a bias of what must not be picked */
 struct logit_bias {
 	int32_t token;
 	float bias;

@@ -292,6 +292,10 @@ static int open_sampling(struct session *s, const struct host_opts *o, struct er
 	p->top_k = o->answer.top_k_set ? o->answer.top_k : c.top_k;
 	p->min_p = (float)(o->answer.min_p_set ? o->answer.min_p : c.min_p);
 	p->repetition_penalty = (float)(o->answer.repetition_set ? o->answer.repetition_penalty : c.repetition_penalty);
+	for (int i = 0; i < c.n_suppressed; i++)
+		s->suppressed[i] = (struct logit_bias){ c.suppressed[i], LOGIT_NEVER };
+	p->bias = s->suppressed;
+	p->n_bias = c.n_suppressed;
 	p->presence_penalty = (float)o->answer.presence_penalty;
 	p->frequency_penalty = (float)o->answer.frequency_penalty;
 	return 0;

@@ -43,7 +43,8 @@ struct session {
 	char *bos, *eos;            /* as the template wants them, or NULL */
 	int32_t eos_id[EOS_MAX];    /* ids that end an answer */
 	int n_eos;
-	struct sampler_params sampling; /* the checkpoint's, under what the options say */
+	struct sampler_params sampling;               /* the checkpoint's, under what the options say */
+	struct logit_bias suppressed[SUPPRESSED_MAX]; /* of sampling */
 
 	int step_rows;      /* most tokens of a step: as the options say, or as suits the model */
 	struct kv_pair *kv; /* [layers_attn] how keys and values are written */

@@ -31,6 +31,27 @@ int store_eos(const struct store *st, int32_t *out, int max)
 	return add_ids(json_get(st->text, "eos_token_id"), out, n, max);
 }
 
+/* Those beyond the vocabulary are never picked. */
+static int read_suppressed(const struct store *st, struct store_sampling *io, struct err *err)
+{
+	const struct json *list = json_get(st->generation, "suppress_tokens");
+	int64_t vocab = INT32_MAX;
+	int n = 0;
+
+	if (json_kind(list) == JSON_ARRAY && json_len(list) > SUPPRESSED_MAX)
+		return err_set(err, E_LIMIT, "%s: suppress_tokens: %zu ids, at most %d are read",
+		               store_place(st, "generation_config.json"), json_len(list), SUPPRESSED_MAX);
+	if (json_kind(list) != JSON_ARRAY)
+		return 0;
+	json_to_int(json_get(st->text, "vocab_size"), &vocab);
+	io->n_suppressed = add_ids(list, io->suppressed, 0, SUPPRESSED_MAX);
+	for (int i = 0; i < io->n_suppressed; i++)
+		if (io->suppressed[i] < vocab)
+			io->suppressed[n++] = io->suppressed[i];
+	io->n_suppressed = n;
+	return 0;
+}
+
 int store_sampling(const struct store *st, struct store_sampling *io, struct err *err)
 {
 	const struct json *j = st->generation;
@@ -54,6 +75,8 @@ int store_sampling(const struct store *st, struct store_sampling *io, struct err
 		               "repetition_penalty %g, top_k %" PRId64,
 		               store_place(st, "generation_config.json"), io->temperature, io->top_p, io->min_p,
 		               io->repetition_penalty, top_k);
+	if ((code = read_suppressed(st, io, err)))
+		return code;
 	io->top_k = (int)top_k;
 	if (!sample)
 		io->temperature = 0;

@@ -174,8 +174,11 @@ struct placed *store_placed(const struct store *st, const struct arena *made, in
  * config.json name.  Returns how many, at most max. */
 int store_eos(const struct store *st, int32_t *out, int max);
 
+enum { SUPPRESSED_MAX = 64 };
 /* Sampling the checkpoint suggests; a field it does not name keeps its value. */
 struct store_sampling {
+	int32_t suppressed[SUPPRESSED_MAX]; /* ids that no answer may have */
+	int n_suppressed;
 	double temperature, top_p, min_p, repetition_penalty;
 	int top_k;
 };

@@ -83,7 +83,7 @@ async function add_sound(file) {
     if (read.size > SOUND_MOST) complain(`${file.name}: ${bytes(read.size)}; at most ${bytes(SOUND_MOST)}`);
     else sounds.push({ name: file.name, url: await data_url(read) });
   } catch {
-    complain(`${file.name} is no sound that this browser can decode`);
+    complain(`${file.name} is not a sound that this browser can decode`);
   }
 }
 

@@ -443,7 +443,7 @@ test('sounds, where the model hears: played, sent, kept; recorded', async () => 
 	const sent = await model_says(says('A tone.'), says('Beeps.'));
 	const parts = (n) => sent[n].messages.at(-1).content.filter((p) => p.type === 'input_audio').map((p) => p.input_audio);
 	await bring('drop', [['tone.wav', 'audio/wav', wav], ['none.aac', 'audio/aac', [1, 2, 3]]]);
-	await page.getByText('none.aac is no sound').waitFor();
+	await page.getByText('none.aac is not a sound').waitFor();
 	await page.locator('#attached audio').waitFor();
 	await ask('What is it?');
 	await answer();

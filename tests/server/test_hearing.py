@@ -132,6 +132,39 @@ class Hearing(unittest.TestCase):
                 self.assertEqual([self.answer(s, m)[0] for m in self.talk()], [w[0] for w in want])
                 s.close()
 
+    def test_suppressed(self):
+        """Tokens that generation_config.json forbids are in no answer, also beside a request's own biases."""
+        ask = {"messages": [user("say")], "max_tokens": 4, "temperature": 0, "logprobs": True}
+
+        def first(server, more={}):
+            r = server.post(CHAT, dict(ask, **more)).json()
+            return r["choices"][0]["logprobs"]["content"][0]["token"]
+        free = first(self.s)
+        ids = self.s.post("/tokenize", {"content": free}).json()["tokens"]
+        self.assertEqual(len(ids), 1, free)
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(self.folder.name, folder, dirs_exist_ok=True)
+            with open(os.path.join(folder, "generation_config.json")) as f:
+                said = json.load(f)
+            with open(os.path.join(folder, "generation_config.json"), "w") as f:
+                json.dump(dict(said, suppress_tokens=ids + [10 ** 6]), f)
+            s = Server([WEFT, "serve", folder, "--chat-template", self.tmpl, "--port", "0", "--port-file", "{port_file}"])
+            self.assertNotEqual(first(s), free)
+            self.assertNotEqual(first(s, {"logit_bias": {str(ids[0]): 100}}), free)
+            self.assertEqual(first(s, {"logit_bias": {"5": 100}}), first(self.s, {"logit_bias": {"5": 100}}))
+            s.close()
+
+    def test_few_bits(self):
+        """The same with keys and values of few bits."""
+        for bits in ("8", "3.5"):
+            with self.subTest(bits=bits):
+                cold, warm = (self.serve("--kv-bits", bits, "--prompt-cache-bytes", n) for n in ("0", "64M"))
+                want, got = ([self.answer(s, m) for m in self.talk()] for s in (cold, warm))
+                self.assertEqual([g[0] for g in got], [w[0] for w in want])
+                self.assertGreater(got[4][1]["prompt_tokens_details"]["cached_tokens"], 0)
+                cold.close()
+                warm.close()
+
     def test_rates(self):
         """Other rates and channels are the same sound in other numbers: as many rows."""
         n = [self.answer(self.s, [user(wav(1.0, 300, rate, channels))])[1]["prompt_tokens"]
@@ -180,7 +213,7 @@ class Hearing(unittest.TestCase):
     def test_forms(self):
         sound = wav(0.2, 440)
         url = "/v1/audio/transcriptions"
-        for fields, words in (([], "no form"), ([("model", "x")], "file"), ([("file", b"zork")], "begin as no"),
+        for fields, words in (([], "not a form"), ([("model", "x")], "file"), ([("file", b"zork")], "begin as no"),
                               ([("file", sound), ("response_format", "srt")], "times are not known"),
                               ([("file", sound), ("temperature", "hot")], "temperature"), ([("file", sound), ("messages", "[]")], "not a field"),
                               ([("file", sound), ("prompt", b"\xff")], "UTF-8")):

@@ -33,7 +33,7 @@ static int form_begin(struct form *f, const char *p, size_t n, struct problem *p
 	*f = (struct form){ .p = p, .end = p + n, .line = p, .n_line = eol ? (size_t)(eol - p) : 0 };
 	if (f->n_line < 3)
 		return problem_set(prob, 400, "invalid_value", NULL,
-		                   "the body is no form: send multipart/form-data with a file");
+		                   "the body is not a form: send multipart/form-data with a file");
 	f->p += f->n_line + 2;
 	return 0;
 }
@@ -88,7 +88,7 @@ static bool is(const struct form_part *f, const char *name)
 	return f->n_name == strlen(name) && !memcmp(f->name, name, f->n_name);
 }
 
-/* A part that is no text of the message: a member of the body, with its value as a number or a truth where it is one. */
+/* A part that is not of the message: a member of the body, with its value as a number or a truth where it is one. */
 static int take_member(struct wish *w, const struct form_part *f, struct problem *p)
 {
 	bool plain = is(f, "temperature") || is(f, "stream") || is(f, "seed") || is(f, "max_completion_tokens");

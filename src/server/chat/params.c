@@ -203,6 +203,16 @@ static int too_many_biases(size_t n, struct problem *p)
 	                   n, BIAS_MAX);
 }
 
+/* The n of the request, and those that every answer of the model has. */
+static int add_biases(struct params *a, int n, const struct served *d)
+{
+	for (int i = 0; i < d->sampling.n_bias && n < BIAS_MAX + BIAS_OWN_MAX; i++)
+		a->bias[n++] = d->sampling.bias[i];
+	a->sampling.bias = a->bias;
+	a->sampling.n_bias = n;
+	return 0;
+}
+
 /* llama-server's form: an array of pairs, a token id and its bias or false, which forbids it. */
 static int read_bias_pairs(struct params *a, const struct json *v, const struct served *d, struct problem *p)
 {
@@ -226,9 +236,7 @@ static int read_bias_pairs(struct params *a, const struct json *v, const struct 
 			return field_wrong(p, name, "a pair with a number from -100 to 100, or false", value);
 		a->bias[i] = (struct logit_bias){ (int32_t)id, (float)b };
 	}
-	a->sampling.bias = a->bias;
-	a->sampling.n_bias = (int)n;
-	return 0;
+	return add_biases(a, (int)n, d);
 }
 
 static int read_bias(struct params *a, const struct json *body, const struct served *d, struct problem *p)
@@ -260,9 +268,7 @@ static int read_bias(struct params *a, const struct json *body, const struct ser
 			return field_wrong(p, name, "a number from -100 to 100", value);
 		a->bias[n++] = (struct logit_bias){ (int32_t)id, (float)b };
 	}
-	a->sampling.bias = a->bias;
-	a->sampling.n_bias = n;
-	return 0;
+	return add_biases(a, n, d);
 }
 
 static int read_stream(struct params *a, const struct json *body, struct problem *p)

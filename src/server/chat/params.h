@@ -17,6 +17,7 @@ enum {
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKENS_MAX = 64,
 	BIAS_MAX = 1024,
+	BIAS_OWN_MAX = 64, /* of the model's own */
 	TOP_LOGPROBS_MAX = 20,
 	SALT_MAX = 256, /* bytes of cache_salt */
 };
@@ -37,7 +38,7 @@ struct params {
 	bool ignore_eos, skip_special;
 	bool logprobs;
 	int top_logprobs;
-	struct logit_bias bias[BIAS_MAX];
+	struct logit_bias bias[BIAS_MAX + BIAS_OWN_MAX];
 	struct warnings warnings;
 	char *cache_salt; /* NULL: none */
 	bool cache_report, turn_replay;

@@ -231,7 +231,7 @@ static int read_file(struct images *im, enum media_kind kind, const uint8_t *byt
 	int64_t pixels;
 	int r;
 
-	/* The bytes of an image that come as a sound are no sound, whatever is kept of them. */
+	/* The bytes of an image that come as a sound are not a sound, whatever is kept of them. */
 	sha256_init(&h);
 	sha256_put(&h, names[kind], strlen(names[kind]));
 	sha256_put(&h, bytes, n);

@@ -50,7 +50,7 @@ void sound_fini(struct sound *s)
 
 /* Samples that are read at once; steps of an allowance that one brings, to decode and to resample it. */
 enum { BLOCK = 1 << 14, STEPS_PER_SAMPLE = 3 };
-/* Beyond it a sample is no sound: full scale is 1. */
+/* Beyond it a sample is not one of a sound: full scale is 1. */
 #define LOUDEST 1e6f
 
 struct reading {

@@ -35,7 +35,7 @@ extern const struct sound_limits sound_limits_default;
 
 /* Whether the bytes begin as a file of a known format does. */
 bool sound_known(const void *bytes, size_t n);
-/* limits NULL: the default.  E_FORMAT: the bytes are no sound, or a broken one.  E_LIMIT: beyond a limit, or the allowance
+/* limits NULL: the default.  E_FORMAT: the bytes are not a sound, or are a broken one.  E_LIMIT: beyond a limit, or the allowance
  * is spent.  E_UNSUPPORTED: a kind of sound that is not read, or by a library that this build is without. */
 int sound_decode(struct sound *out, const void *bytes, size_t n, const struct sound_limits *limits, struct err *err);
 void sound_fini(struct sound *s);

@@ -187,6 +187,20 @@ int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct er
 
 /* ---- generation_config.json ---- */
 
+static void put_suppressed(struct gguf_conf *c, const struct gguf_value *list)
+{
+	int64_t id = 0;
+
+	if (c->code || !list || !list->array || !list->n)
+		return;
+	gguf_put_name(c, "suppress_tokens");
+	for (uint64_t i = 0; i < list->n && !c->code; i++) {
+		c->code = gguf_int(&c->m->part[0], list, i, &id, c->err);
+		buf_printf(c->out, "%c%" PRId64, i ? ',' : '[', id);
+	}
+	buf_putc(c->out, ']');
+}
+
 /* The author's suggestions for sampling: only those members that the metadata names. */
 int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct err *err)
 {
@@ -215,6 +229,7 @@ int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct e
 		else
 			gguf_put_float(&c, sampling[i].member, v);
 	}
+	put_suppressed(&c, gguf_find(g, "tokenizer.ggml.suppress_tokens"));
 	buf_putc(out, '}');
 	return c.code;
 }
