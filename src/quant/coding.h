@@ -7,7 +7,9 @@
 /* Weights whose elements are small codes: value = scale * (code - zero) + bias,
  * with one scale (and bias) per group.  The integer kernels see only this. */
 struct coding {
-	int bits;           /* of a stored code; a little-endian bit stream along the row, unless there is block */
+	/* Of a stored code; a little-endian bit stream along the row, unless there is block.  1, in blocks: codes are 0 and
+	 * 2. */
+	int bits;
 	int most;           /* the largest code */
 	int zero;           /* subtracted from the code */
 	const uint8_t *lut; /* [16], up to 4 bits: stored code to code; NULL: the same */
@@ -25,6 +27,7 @@ struct coding {
 enum scale_kind {
 	SCALE_HALF,      /* d, the block's first two bytes; a block is a group */
 	SCALE_HALVES,    /* d and, as bias, m, the first four; a block is a group */
+	SCALE_BLOCK,     /* d, for all groups of the block */
 	SCALE_TIMES,     /* d times the group's s, an int8, times scale_unit */
 	SCALE_TIMES_MIN, /* d times the group's s, bias - m times its min, both uint8 */
 	SCALE_E8M0,      /* 2^(s - 128), s a byte: half of what E8M0 says, for codes that are doubled */

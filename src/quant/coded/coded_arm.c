@@ -154,6 +154,9 @@ static void panel_planes(uint8_t *panel, const struct codes *s, const struct wei
 				uint8x16_t v = quad_bits(line + BLOCK_LINE * planes_low_line(q * low / 8, low, high), q,
 				                         low);
 
+				if (low == 1)
+					v = vshlq_n_u8(v, 1);
+
 				if (high) {
 					int l = planes_high_line(q * high / 8, low, high);
 
@@ -235,6 +238,7 @@ static void scales_planes(float *scale, float *bias, const struct weight *w, int
 		v16 s = v16_zero(), b = v16_zero();
 
 		switch (kind) {
+		case SCALE_BLOCK:
 		case SCALE_HALF: s = v16_load_f16(p + at.d + half); break;
 		case SCALE_HALVES:
 			s = v16_load_f16(p + at.d + half);

@@ -48,6 +48,11 @@ static void scales_of_parts(float *scale, float *bias, const struct coding *c, c
 		return;
 	}
 	d = f16_to_float(p->d);
+	if (kind == SCALE_BLOCK) {
+		for (int g = 0; g < n; g++)
+			scale[g] = d;
+		return;
+	}
 	if (kind == SCALE_TIMES) {
 		for (int g = 0; g < n; g++)
 			scale[g] = d * (float)(int8_t)p->s[g] * c->scale_unit;

@@ -25,7 +25,8 @@ static size_t scale_blocks(const struct weight *w)
 struct plane_scales planes_scales(const struct weight *w)
 {
 	enum scale_kind kind = w->fmt->coding->block->kind;
-	bool halves = kind != SCALE_E8M0 && kind != SCALE_UE4M3, bytes = kind != SCALE_HALF && kind != SCALE_HALVES;
+	bool halves = kind != SCALE_E8M0 && kind != SCALE_UE4M3;
+	bool bytes = kind != SCALE_HALF && kind != SCALE_HALVES && kind != SCALE_BLOCK;
 	size_t d = scale_blocks(w) * BLOCK_OUT * sizeof(uint16_t), s = runs_of(w->cols, w->group) * BLOCK_OUT;
 	struct plane_scales at = { .d = 0 };
 
@@ -71,7 +72,7 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 	const uint8_t *p = w->data + (size_t)(o + i) * w->row_bytes;
 	size_t blocks = scale_blocks(w);
 	int per = b->length / b->group;
-	bool d = at->m > at->d, m = at->s > at->m, min = b->kind == SCALE_TIMES_MIN;
+	bool d = at->m > at->d, m = at->s > at->m, s = at->min > at->s, min = b->kind == SCALE_TIMES_MIN;
 
 	for (size_t n = 0; n < blocks; n++, p += b->bytes) {
 		size_t half = (n * BLOCK_OUT + (size_t)i) * sizeof(uint16_t);
@@ -82,7 +83,7 @@ static void fill_scales(uint8_t *to, const struct plane_scales *at, const struct
 			memcpy(to + at->d + half, &parts.d, sizeof parts.d);
 		if (m)
 			memcpy(to + at->m + half, &parts.m, sizeof parts.m);
-		for (size_t g = 0; g < (size_t)per; g++) {
+		for (size_t g = 0; s && g < (size_t)per; g++) {
 			size_t byte = (n * (size_t)per + g) * BLOCK_OUT + (size_t)i;
 
 			to[at->s + byte] = parts.s[g];
@@ -131,7 +132,7 @@ static inline void turn(quads quad[PLANE_QUADS], uint8_t (*code)[FILE_BLOCK_MOST
 __attribute__((always_inline)) static inline void put_bits(uint8_t *to, const quads *quad, const int low,
                                                            const int high, const bool is_high)
 {
-	const int bits = is_high ? high : low, from = is_high ? low : 0, per = 8 / bits;
+	const int bits = is_high ? high : low, from = is_high ? low : bits == 1, per = 8 / bits;
 	const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
 
 #pragma GCC unroll 16
@@ -161,6 +162,7 @@ static void put_codes(uint8_t *to, const quads *quad, int low, int high)
 	case 16 * 4: put_both(to, quad, 4, 0); break;
 	case 16 * 4 + 1: put_both(to, quad, 4, 1); break;
 	case 16 * 4 + 2: put_both(to, quad, 4, 2); break;
+	case 16 * 1: put_both(to, quad, 1, 0); break;
 	case 16 * 2: put_both(to, quad, 2, 0); break;
 	case 16 * 2 + 1: put_both(to, quad, 2, 1); break;
 	default: assert(!"codes that have no planes");
@@ -278,7 +280,7 @@ void planes_row(uint8_t *code, const struct weight *w, const uint8_t *planes, in
 	for (int k = 0; k < w->cols; k += BLOCK_INPUTS, at += planes_code_bytes(c))
 		for (int i = 0; i < BLOCK_INPUTS; i++) {
 			int line = planes_low_line(i / 4 * low / 8, low, high);
-			unsigned v = bits_of(at + BLOCK_LINE * line, i, low);
+			unsigned v = bits_of(at + BLOCK_LINE * line, i, low) << (low == 1);
 
 			if (high) {
 				line = planes_high_line(i / 4 * high / 8, low, high);

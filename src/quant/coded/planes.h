@@ -5,7 +5,8 @@
  * at a time.  A quad of inputs, four bytes of each output, makes a vector of 64 bytes, [16][4], which is what a dot
  * product of bytes takes; codes of fewer bits share lines:
  *
- *   low     8, 4 or 2 bits of each code: 16, 8 or 4 lines; quad q is at bits low * (q % (8 / low)) of line q / (8 / low)
+ *   low     8, 4, 2 or 1 bits of each code: 16, 8, 4 or 2 lines; quad q is at bits low * (q % (8 / low)) of line
+ *           q / (8 / low).  One bit says 0 or 2
  *   high    2, 1 or no further bits: 4, 2 or no lines in the same way, each before the low lines of the same quads
  *
  * So kernels transpose nothing, and read one run of memory, in rising order, of hardly more bytes than the file has:
@@ -14,6 +15,7 @@
  *
  *   SCALE_HALF  d[n]      SCALE_HALVES  d[n] m[n]      SCALE_E8M0, SCALE_UE4M3  s[n]
  *   SCALE_TIMES  d[blocks] s[n]                        SCALE_TIMES_MIN  d[blocks] m[blocks] s[n] min[n]
+ *   SCALE_BLOCK  d[blocks]
  *
  * filled up to a whole line. */
 #ifndef QUANT_PLANES_H
@@ -26,7 +28,7 @@ enum { PLANE_QUADS = BLOCK_INPUTS / 4 };
 /* Bits of a code in low and high lines. */
 static inline int planes_low(int bits)
 {
-	return bits == 8 ? 8 : bits >= 4 ? 4 : 2;
+	return bits == 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
 }
 static inline int planes_high(int bits)
 {

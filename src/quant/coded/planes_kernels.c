@@ -126,7 +126,7 @@ struct factors {
 };
 INLINE bool has_factors(const enum scale_kind kind)
 {
-	return kind == SCALE_TIMES || kind == SCALE_TIMES_MIN;
+	return kind == SCALE_BLOCK || kind == SCALE_TIMES || kind == SCALE_TIMES_MIN;
 }
 
 /* The factors of half h of the outputs in block n of the file. */
@@ -136,6 +136,8 @@ INLINE struct factors factors_at(const uint8_t *p, const struct plane_scales *at
 	const uint8_t *d = p + at->d + (n * BLOCK_OUT + LANES * (size_t)h) * 2;
 	struct factors f = { .d = I(setzero_ps)(), .m = I(setzero_ps)() };
 
+	if (kind == SCALE_BLOCK)
+		f.d = halves_at(d);
 	if (kind == SCALE_TIMES)
 		f.d = I(mul_ps)(halves_at(d), I(set1_ps)(unit)); /* by a power of two: the same bits */
 	if (kind == SCALE_TIMES_MIN) {
@@ -164,6 +166,7 @@ INLINE void scale_lanes(floats *scale, floats *bias, const uint8_t *p, const str
 		*scale = halves_at(d);
 		*bias = halves_at(m);
 		break;
+	case SCALE_BLOCK: *scale = f->d; break;
 	case SCALE_TIMES: *scale = I(mul_ps)(f->d, I(cvtepi32_ps)(signed_at(s))); break;
 	case SCALE_TIMES_MIN:
 		*scale = I(mul_ps)(f->d, I(cvtepi32_ps)(bytes_at(s)));
@@ -215,6 +218,7 @@ void LEVEL(planes_lanes)(float *scale, float *bias, size_t step, const struct we
 	switch (w->fmt->coding->block->kind) {
 	case SCALE_HALF: scales_run(scale, bias, step, w, p, SCALE_HALF); break;
 	case SCALE_HALVES: scales_run(scale, bias, step, w, p, SCALE_HALVES); break;
+	case SCALE_BLOCK: scales_run(scale, bias, step, w, p, SCALE_BLOCK); break;
 	case SCALE_TIMES: scales_run(scale, bias, step, w, p, SCALE_TIMES); break;
 	case SCALE_TIMES_MIN: scales_run(scale, bias, step, w, p, SCALE_TIMES_MIN); break;
 	case SCALE_E8M0: scales_run(scale, bias, step, w, p, SCALE_E8M0); break;
@@ -246,7 +250,7 @@ INLINE ints quad_at(const uint8_t *at, int q, const int low, const int high, con
 	ints v = line_at(at, planes_low_line(q * low / 8, low, high));
 
 	if (low < 8)
-		v = quad_bits(v, q, low, 0);
+		v = quad_bits(v, q, low, low == 1);
 	if (high)
 		v = BITS(or)(v, quad_bits(line_at(at, planes_high_line(q * high / 8, low, high)), q, high, low));
 	return has_lut ? I(shuffle_epi8)(lut, v) : v;
@@ -325,7 +329,7 @@ INLINE ints pairs_signed(ints w, ints x)
 /* Quads whose products fit into 16 bits together; 0: none, signed. */
 INLINE int quads_wide(const int low, const int high, const bool has_lut)
 {
-	const int most = (1 << (low + high)) - 1, fit = 32767 / (2 * 127 * most);
+	const int most = low == 1 ? 2 : (1 << (low + high)) - 1, fit = 32767 / (2 * 127 * most);
 
 	return has_lut || fit < 2 ? 0 : fit < 4 ? 2 : fit < 8 ? 4 : 8;
 }
@@ -478,7 +482,8 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 	X(2, 1, true, 16, SCALE_TIMES)      \
 	X(2, 1, true, 32, SCALE_TIMES)      \
 	X(2, 0, false, 16, SCALE_TIMES_MIN) \
-	X(2, 0, false, 32, SCALE_TIMES)
+	X(2, 0, false, 32, SCALE_BLOCK)     \
+	X(1, 0, false, 32, SCALE_BLOCK)
 
 typedef void few_fn(float *, size_t, const struct outputs *, const struct rows *, ints, int);
 #define FEW(low, high, lut, group, kind, R)                                                              \
@@ -617,6 +622,7 @@ void LEVEL(planes_panel)(uint8_t *to, size_t step, const struct weight *w, const
 	case 2 * 4 + 1: panel_run(to, step, at, n, lut, less, 4, 0, true); break;
 	case 2 * 3: panel_run(to, step, at, n, lut, less, 2, 1, false); break;
 	case 2 * 3 + 1: panel_run(to, step, at, n, lut, less, 2, 1, true); break;
+	case 2 * 1: panel_run(to, step, at, n, lut, less, 1, 0, false); break;
 	case 2 * 2: panel_run(to, step, at, n, lut, less, 2, 0, false); break;
 	default: assert(!"a coding that has no planes");
 	}

@@ -110,13 +110,6 @@ static void scales_nvfp4(struct scale_parts *p, const uint8_t *b)
 	memcpy(p->s, b, 4);
 }
 
-/* One scale for all groups. */
-static void scales_all(struct scale_parts *p, const uint8_t *b)
-{
-	p->d = u16_at(b);
-	memset(p->s, 1, sizeof p->s);
-}
-
 /* ---- types ---- */
 
 const uint8_t gguf_nl_code[16] = { 0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240 };
@@ -137,9 +130,9 @@ GGUF_TYPE(39, mxfp4_gguf, "MXFP4", 4, 32, 32, 17, SCALE_E8M0, codes_mxfp4, scale
           .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f, .nibbles_at = 1, .nibbles_run = 16);
 GGUF_TYPE(40, nvfp4_gguf, "NVFP4", 4, 64, 16, 36, SCALE_UE4M3, codes_nvfp4, scales_nvfp4, .bits = 4, .most = 24,
           .zero = 12, .lut = e2m1_code, .scale_unit = 1.0f);
-GGUF_TYPE(41, q1_0, "Q1_0", 1, 128, 32, 18, SCALE_TIMES, codes_q1_0, scales_all, .bits = 2, .most = 2, .zero = 1,
+GGUF_TYPE(41, q1_0, "Q1_0", 1, 128, 32, 18, SCALE_BLOCK, codes_q1_0, scales_half, .bits = 1, .most = 2, .zero = 1,
           .scale_unit = 1.0f);
-GGUF_TYPE(142, pq2_0, "PQ2_0", 2, 128, 32, 34, SCALE_TIMES, codes_pq2_0, scales_all, .bits = 2, .most = 3, .zero = 1,
+GGUF_TYPE(142, pq2_0, "PQ2_0", 2, 128, 32, 34, SCALE_BLOCK, codes_pq2_0, scales_half, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
-GGUF_TYPE(42, q2_0, "Q2_0", 2, 64, 32, 18, SCALE_TIMES, codes_q2_0, scales_all, .bits = 2, .most = 3, .zero = 1,
+GGUF_TYPE(42, q2_0, "Q2_0", 2, 64, 32, 18, SCALE_BLOCK, codes_q2_0, scales_half, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);

@@ -169,19 +169,16 @@ static void codes_ptq1_0(uint8_t *code, const uint8_t *b)
 static void scales_ptq1_0(struct scale_parts *p, const uint8_t *b)
 {
 	p->d = u16_at(b + 26);
-	memset(p->s, 1, sizeof p->s);
 }
 
 static void scales_tq1_0(struct scale_parts *p, const uint8_t *b)
 {
 	p->d = u16_at(b + 52);
-	memset(p->s, 1, sizeof p->s);
 }
 
 static void scales_tq2_0(struct scale_parts *p, const uint8_t *b)
 {
 	p->d = u16_at(b + 64);
-	memset(p->s, 1, sizeof p->s);
 }
 
 GGUF_TYPE(10, q2_k, "Q2_K", 2, 256, 16, 84, SCALE_TIMES_MIN, codes_q2_k, scales_q2_k, .bits = 2, .most = 3,
@@ -196,9 +193,9 @@ GGUF_TYPE(14, q6_k, "Q6_K", 6, 256, 16, 210, SCALE_TIMES, codes_q6_k, scales_q6_
           .scale_unit = 1.0f);
 GGUF_TYPE(23, iq4_xs, "IQ4_XS", 4, 256, 32, 136, SCALE_TIMES, codes_iq4_xs, scales_iq4_xs, .bits = 4, .most = 240,
           .zero = 127, .lut = gguf_nl_code, .scale_unit = 1.0f, .nibbles_at = 8, .nibbles_run = 16);
-GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, SCALE_TIMES, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1,
+GGUF_TYPE(34, tq1_0, "TQ1_0", 2, 256, 32, 54, SCALE_BLOCK, codes_tq1_0, scales_tq1_0, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
-GGUF_TYPE(143, ptq1_0, "PTQ1_0", 2, 128, 32, 28, SCALE_TIMES, codes_ptq1_0, scales_ptq1_0, .bits = 2, .most = 3,
+GGUF_TYPE(143, ptq1_0, "PTQ1_0", 2, 128, 32, 28, SCALE_BLOCK, codes_ptq1_0, scales_ptq1_0, .bits = 2, .most = 3,
           .zero = 1, .scale_unit = 1.0f);
-GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, SCALE_TIMES, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1,
+GGUF_TYPE(35, tq2_0, "TQ2_0", 2, 256, 32, 66, SCALE_BLOCK, codes_tq2_0, scales_tq2_0, .bits = 2, .most = 3, .zero = 1,
           .scale_unit = 1.0f);
