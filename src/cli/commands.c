@@ -25,7 +25,7 @@ const struct command commands[] = {
 		"responses) and of Anthropic's (messages), streaming or not. Requests are batched;\n"
 		"batching never changes an answer. A browser gets a page to chat and to watch the\n"
 		"engine. Ctrl-C or SIGTERM ends it.\n"
-		"Of several models each is loaded when a request names it (docs/several-models.md).\n\n",
+		"With several models, each is loaded when a request names it (docs/several-models.md).\n\n",
 		"  weft serve\n"
 		"  weft serve Qwen/Qwen3.5-4B --port 9000 --parallel 16 --ctx-size 32768\n"
 		"  weft serve --host unix:/run/weft.sock --cors-origin https://example.org\n"

@@ -36,7 +36,7 @@ static struct options *add_model(struct options *o, const char *model)
 	return m;
 }
 
-/* A line of a section that is no option of the command.  False: it is none of these either. */
+/* Sets what a line of a section says that is not an option of the command.  False: the line has another name. */
 static bool own_line(struct options *m, const char *name, const char *value, struct err *err)
 {
 	char *end;

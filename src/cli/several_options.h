@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-/* Of serve, after options_parse: fills o->model[o->n_model] from the words and sections that it kept, and --models-dir.  One
+/* Called for serve after options_parse.  Fills o->model[o->n_model] from the words and sections that it kept, and --models-dir.  One
  * word alone, which is o->load.model, leaves it empty. */
 int options_several(const struct command *c, struct options *o, struct err *err);
 

@@ -6,7 +6,7 @@
 
 enum { LOOK = LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | LOAD_TOWER | LOAD_PLAN };
 
-/* Opens model i under its memory_bytes as far as its plan. */
+/* Plans model m under its memory_bytes. */
 static bool look(struct one_of_several *m, struct session *s)
 {
 	if (session_open(s, m->o, LOOK, &m->why)) {

@@ -206,6 +206,41 @@ static int unknown(const struct known_models *k, const char *name, size_t n, str
 	return p->status;
 }
 
+/* ollama's keep_alive: seconds, or "5m", "1h30m", "300ms"; below 0: for ever.  What is none of these, or absent, means deflt. */
+static int64_t keep_alive_ns(const struct json *v, int64_t deflt)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} unit[] = { { "ms", 1e6 }, { "s", 1e9 }, { "m", 60e9 }, { "h", 3600e9 } };
+	enum { DAYS_MAX = 36500 };
+	double all = 0, x, most = DAYS_MAX * 86400e9;
+	size_t n = 0;
+	const char *text = json_str(v, &n);
+	char *end;
+
+	if (!json_to_double(v, &x)) {
+		all = x * 1e9;
+	} else if (text && n && !text[strcspn(text, " \t\n")]) {
+		for (const char *at = text; *at; at = end) {
+			size_t k = 0;
+
+			x = strtod(at, &end);
+			if (end == at)
+				return deflt;
+			while (k < 4 && strncmp(end, unit[k].name, strlen(unit[k].name)))
+				k++;
+			if (k == 4 && *end)
+				return deflt;
+			all += x * (k < 4 ? unit[k].ns : 1e9);
+			end += k < 4 ? strlen(unit[k].name) : 0;
+		}
+	} else {
+		return deflt;
+	}
+	return all < 0 || !(all < most) ? INT64_MAX : (int64_t)all;
+}
+
 int known_choose(struct exchange *x, const struct json *body, struct problem *p)
 {
 	static const char latest[] = ":latest";
@@ -226,6 +261,10 @@ int known_choose(struct exchange *x, const struct json *body, struct problem *p)
 	pthread_mutex_lock(&k->lock);
 	m = known_find(k, name, n);
 	r = m ? known_hold(x, m, p) : unknown(k, name, n, p);
+	/* Each request of ollama's sets it anew. */
+	if (!r && ollama && m->source.open)
+		m->idle_ns = keep_alive_ns(json_get(body, "keep_alive"),
+		                           m->source.idle_ns ? m->source.idle_ns : INT64_MAX);
 	pthread_mutex_unlock(&k->lock);
 	return r;
 }

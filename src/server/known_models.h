@@ -64,7 +64,7 @@ struct known_models {
 	pthread_cond_t changed;   /* for requests that wait */
 	struct known_model **v;   /* [n]; the first is that of requests that name none */
 	int n, n_waiting;         /* n_waiting: requests, for all models */
-	uint64_t serials, wishes; /* so many were given */
+	uint64_t serials, wishes; /* the last ones given */
 	size_t budget;            /* bytes of all that are loaded */
 	pthread_t thread;
 	bool threaded, stop;
@@ -85,7 +85,8 @@ void known_close(struct server *s);
 /* ---- by requests ---- */
 
 /* Sets x->model as the member "model" of a body says, and waits until it is loaded.  A body without it means the default; so
- * does a value that is not a string, which model_read refuses.  ollama's clients write "name" as well, and add ":latest".  Not
+ * does a value that is not a string, which model_read refuses.  ollama's clients write "name" as well, add ":latest",
+ * and say in "keep_alive" for how long the model stays.  Not
  * 0: *p's status.  On a worker. */
 int known_choose(struct exchange *x, const struct json *body, struct problem *p);
 /* Sets x->model as ?model=NAME of the path says; without it the default.  Waits for nothing: a model that is not loaded is a
@@ -120,7 +121,5 @@ int known_waiting(struct server *s);
 /* The models of that name, or all where name is NULL: sleep unloads them when their requests have ended, and refuses others
  * until they are woken.  Returns how many there are.  IO thread. */
 int known_sleep(struct server *s, const char *name, size_t n, bool asleep);
-/* From now on m is unloaded after so long without a request.  By a request that has it. */
-void known_idle(struct known_model *m, int64_t idle_ns);
 
 #endif

@@ -459,13 +459,3 @@ int known_sleep(struct server *s, const char *name, size_t n, bool asleep)
 	pthread_mutex_unlock(&k->lock);
 	return count;
 }
-
-void known_idle(struct known_model *m, int64_t idle_ns)
-{
-	struct known_models *k = &m->srv->known;
-
-	pthread_mutex_lock(&k->lock);
-	m->idle_ns = idle_ns;
-	pthread_cond_signal(&k->work);
-	pthread_mutex_unlock(&k->lock);
-}

@@ -71,6 +71,10 @@ const struct route routes[] = {
 	{ .path = "/apply-template", .post = true, .endpoint = &template_endpoint },
 	{ .path = "/props", .endpoint = &props_endpoint },
 	{ .path = "/tokenizer_info", .endpoint = &tokenizer_info_endpoint },
+	/* vLLM's */
+	{ .path = "/sleep", .exact = true, .post = true, .endpoint = &sleep_endpoint },
+	{ .path = "/wake_up", .exact = true, .post = true, .endpoint = &wake_up_endpoint },
+	{ .path = "/is_sleeping", .endpoint = &is_sleeping_endpoint },
 	{ .path = "/v1/models", .endpoint = &models_endpoint },
 	{ .path = "/v1/models/", .prefix = true, .endpoint = &model_endpoint },
 	{ .path = "/v1/cache", .exact = true, .endpoint = &cache_tree_endpoint },

@@ -325,6 +325,41 @@ class Refusing(Test):
         c.close()
         self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
 
+    def test_sleep(self):
+        s = self.serve(*[path(n) for n in NAMES], "--memory", "2G")
+        sleeping = lambda more="": s.ask("GET", "/is_sleeping" + more).json()["is_sleeping"]
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+        self.assertEqual(s.post("/sleep?level=1&model=" + NAMES[1], {}).status, 200)
+        self.until(s, NAMES[1], "asleep")
+        self.assertEqual((sleeping(), sleeping("?model=" + NAMES[1]), sleeping("?model=" + NAMES[0])), (False, True, False))
+        r = s.post(CHAT, body(1, model=NAMES[1]))
+        self.assertEqual((r.status, r.error()["code"]), (503, "model_asleep"))
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[0]))), cold(NAMES[0], body(1)))
+        self.assertEqual(s.post("/sleep", {}).status, 200)
+        for n in NAMES:
+            self.until(s, n, "asleep")
+        self.assertTrue(sleeping())
+        self.assertEqual(s.post("/wake_up", {}).status, 200)
+        again = s.post(CHAT, body(1, model=NAMES[1]))
+        self.assertEqual(said(again), cold(NAMES[1], body(1)))
+        self.assertGreater(cached(again), 0)
+        self.assertEqual(s.post("/sleep?model=none", {}).status, 404)
+
+    def test_keep_alive(self):
+        s = self.serve(*[path(n) for n in NAMES], "--memory", "2G")
+        ask = {"model": NAMES[1] + ":latest", "messages": body(1)["messages"], "stream": False, "options": {"num_predict": 2}}
+        running = lambda: [m["name"] for m in s.ask("GET", "/api/ps").json()["models"]]
+        self.assertEqual(len(s.ask("GET", "/api/tags").json()["models"]), 3)
+        self.assertEqual(s.post("/api/chat", {**ask, "keep_alive": "5m"}).status, 200)
+        self.assertEqual(running(), NAMES[:2])
+        self.assertEqual(s.post("/api/chat", {**ask, "keep_alive": 0}).status, 200)
+        self.until(s, NAMES[1], "unloaded")
+        self.assertEqual(running(), NAMES[:1])
+        self.assertEqual(s.post("/api/generate", {"model": NAMES[1], "keep_alive": "10ms"}).status, 200)
+        self.until(s, NAMES[1], "unloaded")
+        self.assertEqual(s.post("/api/chat", {**ask, "keep_alive": -1}).status, 200)
+        self.assertEqual(running(), NAMES[:2])
+
     def test_idle(self):
         s = self.serve(self.config("1G", (path(NAMES[0]), "unload-after = 1"), (path(NAMES[1]), "pinned", "unload-after = 1")))
         self.until(s, NAMES[0], "unloaded")

@@ -392,7 +392,7 @@ static double loads_of(const struct known_model *m)
 	return (double)m->loads;
 }
 
-/* Of a server with several models. */
+/* Only a server with several models tells this. */
 static void put_models(const struct page *p, struct server *s)
 {
 	static const struct {

@@ -24,7 +24,7 @@ static const struct field ollama_fields[] = {
 	TAKEN("options", TAKES_OBJECT),
 	TAKEN("stream", TAKES_BOOL),
 	TAKEN("think", TAKES_BOOL | TAKES_STRING),
-	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING), /* the model always stays */
+	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING), /* known_choose reads it */
 	{ "logprobs", "false" },
 	{ "top_logprobs", "0" },
 	IGNORED("truncate", ""),
@@ -586,7 +586,7 @@ static void put_expiry(struct buf *b, const struct known_model *m)
 	if (m->phase == KNOWN_LOADED && !m->refs && m->idle_ns < INT64_MAX)
 		put_time(b, time(NULL) + (m->used_ns + m->idle_ns - clock_monotonic_ns()) / 1000000000);
 	else
-		buf_puts(b, "9999-12-31T23:59:59Z");
+		buf_puts(b, "\"9999-12-31T23:59:59Z\"");
 }
 
 struct tags {
@@ -609,9 +609,9 @@ static void put_tag(struct tags *t, const struct known_model *m, const char *nam
 	put_time(b, t->created);
 	buf_printf(b, ",\"size\":%lld,\"size_vram\":0,\"digest\":\"", (long long)d->is.bytes);
 	put_digest(d, name, n, b);
-	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":\"", d->ctx_max);
+	buf_printf(b, "\",\"context_length\":%d,\"expires_at\":", d->ctx_max);
 	put_expiry(b, m);
-	buf_puts(b, "\",\"details\":");
+	buf_puts(b, ",\"details\":");
 	put_details(d, b);
 	buf_putc(b, '}');
 }

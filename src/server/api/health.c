@@ -7,7 +7,7 @@
 #include "server/inside.h"
 #include "server/routes.h"
 
-/* Of all models that are loaded. */
+/* The sums for all models that are loaded. */
 struct engines {
 	int running, waiting;
 	bool device_lost;
