@@ -126,7 +126,7 @@ const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt
 
 /* Hugging Face with and without a vision tower, mlx-lm and mlx-vlm. */
 static const char *const prefixes[] = {
-	"model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.", "", NULL
+	"model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.", "lfm2.", "", NULL
 };
 /* lm_head is outside the trunk. */
 static const char *const head_prefixes[] = { "", "language_model.", "model.", "model.language_model.", NULL };
@@ -153,7 +153,7 @@ const char *bind_head_prefix(const struct binder *b)
 static bool without_head(const struct store *st)
 {
 	static const char *const ends[] = { "Model", "ForSequenceClassification", "ForTokenClassification",
-		                            "ForRanking" };
+		                            "ForRanking", "ForMaskedLM" };
 	const char *arch = json_str(json_at(json_get(st->config, "architectures"), 0), NULL);
 
 	for (size_t i = 0; arch && i < sizeof ends / sizeof *ends; i++)

@@ -5,6 +5,8 @@
  *
  * A convolution's layer remembers the last width - 1 columns of B x and nothing else. The last norm is
  * called embedding_norm. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cache/kinds.h"
@@ -32,7 +34,39 @@ struct short_conv {
 	struct weight in[TO_COUNT], out;
 	const float *bias_in, *bias_out; /* or NULL */
 	struct conv conv;
+	int width;
+	bool centred; /* of a model that sees whole texts: as many rows after a row as before it, zeros outside of the text */
 };
+
+/* out = the sum of w[j] times the row j - width / 2 away, in the order of j, for texts that the pass has whole.  u has a row
+ * more than the pass, of zeros. */
+static void centred_conv(struct pass *p, const struct short_conv *x, float *out, const float *u, float *away)
+{
+	const struct backend_ops *ops = p->be->ops;
+	int cols = x->out.rows, *index = xcalloc((size_t)p->n_row, sizeof *index);
+
+	for (int j = 0; j < x->width; j++) {
+		float *to = j ? away : out;
+
+		for (int i = 0; i < p->n_item; i++)
+			for (int r = p->row[i], end = r + p->span[i].n, from = r; r < end; r++) {
+				int at = r + j - x->width / 2;
+
+				index[r] = at >= from && at < end ? at : p->n_row;
+			}
+		p->pick = index;
+		p->n_pick = p->n_row;
+		ops->gather(p, to, u, index, p->n_row, cols);
+		ops->mul(p, to, x->conv.w + (size_t)j * (size_t)cols, 0, 1, p->n_row, cols);
+		if (j)
+			ops->add(p, out, away, p->n_row, cols, 1.0f);
+	}
+	if (x->conv.bias)
+		ops->affine(p, out, p->n_row, cols, NULL, x->conv.bias, -INFINITY, INFINITY);
+	p->pick = NULL;
+	p->n_pick = 0;
+	free(index);
+}
 
 static void conv_run(struct pass *p, const struct block *y, float *out, bool add, const float *h,
                      const struct stack_views *v)
@@ -45,7 +79,7 @@ static void conv_run(struct pass *p, const struct block *y, float *out, bool add
 	struct linear o = { .w = &x->out, .out = out, .ld = hidden, .bias = x->bias_out, .add = add };
 
 	for (int i = 0; i < TO_COUNT; i++) {
-		in[i] = pass_floats(p, n * hidden);
+		in[i] = pass_floats(p, (n + (x->centred && i == TO_X)) * hidden);
 		job[i] = (struct linear){ .w = &x->in[i],
 			                  .out = in[i],
 			                  .ld = hidden,
@@ -54,7 +88,12 @@ static void conv_run(struct pass *p, const struct block *y, float *out, bool add
 	mixed = pass_floats(p, n * hidden);
 	ops->linear(p, job, TO_COUNT, h, p->n_row, x->out.rows);
 	ops->mul(p, in[TO_X], in[TO_B], hidden, 1, p->n_row, x->out.rows);
-	ops->conv(p, mixed, &x->conv, 1, in[TO_X], 0, x->out.rows, v->state, y->layer);
+	if (x->centred) {
+		ops->affine(p, in[TO_X] + n * hidden, 1, x->out.rows, NULL, NULL, 0, 0);
+		centred_conv(p, x, mixed, in[TO_X], in[TO_B]);
+	} else {
+		ops->conv(p, mixed, &x->conv, 1, in[TO_X], 0, x->out.rows, v->state, y->layer);
+	}
 	ops->mul(p, mixed, in[TO_C], hidden, 1, p->n_row, x->out.rows);
 	ops->linear(p, &o, 1, mixed, p->n_row, x->out.cols);
 	p->work_used = mark;
@@ -64,7 +103,8 @@ static size_t conv_room(const struct block *y, int n_row)
 {
 	const struct short_conv *x = y->own;
 
-	return (TO_COUNT + 1) * work_floats_of(n_row, x->out.rows);
+	return (TO_COUNT + 1) * work_floats_of(n_row, x->out.rows) +
+	       (x->centred ? work_floats_of(1, x->out.rows) + 16 : 0);
 }
 
 static const struct block_ops conv_block = { conv_run, conv_room };
@@ -86,6 +126,12 @@ static void add_conv(struct stack *s, struct binder *b, const struct plan *p, co
 	}
 	for (int i = 0; i < TO_COUNT && !b->code; i++)
 		x->in[i] = weight_rows(&in, i * hidden, hidden);
+	x->width = p->width;
+	x->centred = s->m.shape.whole;
+	if (x->centred) { /* which remembers nothing */
+		stack_add(s, &conv_block, x, norm);
+		return;
+	}
 	stack_add(s, &conv_block, x, norm)->layer = s->m.shape.layers_rec++;
 	s->m.shape.state = (struct state_shape){ .layers = s->m.shape.layers_rec,
 		                                 .conv_channels = hidden,
@@ -142,6 +188,14 @@ static void read_ffn(struct stack *s, struct conf *c, struct plan *p)
 	memcpy(m->proj, p->ffn.proj, sizeof m->proj);
 }
 
+/* "Lfm2BidirectionalModel", "Lfm2BidirForMaskedLM" and other classes with attention both ways. */
+static bool sees_both_ways(const struct conf *c)
+{
+	const char *arch = json_str(json_at(conf_get(c, "architectures"), 0), NULL);
+
+	return arch && !strncmp(arch, "Lfm2Bidir", 9);
+}
+
 static void read_config(struct stack *s, struct conf *c, struct plan *p)
 {
 	struct rotary_defaults r = { .theta = 1e6, .partial = 1 };
@@ -156,6 +210,8 @@ static void read_config(struct stack *s, struct conf *c, struct plan *p)
 	p->attn.q_norm = "q_layernorm";
 	p->attn.k_norm = "k_layernorm";
 	p->attn.o_proj = "out_proj";
+	s->m.shape.whole = sees_both_ways(c);
+	p->attn.op.both_ways = s->m.shape.whole;
 	rotary_read(&p->attn.op.rope, c, &r, p->attn.op.dim, &s->m.shape.ctx_max, &s->m.vectors);
 	read_layers(c, p, s->m.shape.layers, &s->m.arena);
 	read_ffn(s, c, p);
