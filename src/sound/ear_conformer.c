@@ -432,7 +432,7 @@ static void attend(const struct run *r, float *out, const float *q, int row, siz
 	const struct conformer *c = r->c;
 	int first = row - c->keys + 1 > 0 ? row - c->keys + 1 : 0, n = row - first + 1;
 	size_t h = (size_t)r->e->hidden;
-	double sum = 0, high = -INFINITY, s[4096];
+	double sum = 0, high = -HUGE_VAL, s[4096];
 
 	for (int i = 0; i < n; i++) {
 		const float *k = r->k + (size_t)(first + i) * h + head,

@@ -47,6 +47,10 @@ void sound_fini(struct sound *s)
 
 #ifdef WEFT_SNDFILE
 #include <sndfile.h>
+#ifdef WEFT_VORBISFILE
+#define OV_EXCLUDE_STATIC_CALLBACKS
+#include <vorbis/vorbisfile.h>
+#endif
 
 /* Samples that are read at once; steps of an allowance that one brings, to decode and to resample it. */
 enum { BLOCK = 1 << 14, STEPS_PER_SAMPLE = 3 };
@@ -105,6 +109,31 @@ static sf_count_t where_is(void *arg)
 
 /* The library begins the use of other libraries with the first file that needs them, without a lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* libsndfile 1.2 loses the memory of Vorbis headers that it cannot read, so they are read by their own library before. */
+#ifdef WEFT_VORBISFILE
+static size_t vorbis_read(void *to, size_t size, size_t n, void *arg)
+{
+	return size ? (size_t)read_from(to, (sf_count_t)(size * n), arg) / size : 0;
+}
+
+static int check_vorbis(struct reading *r, struct err *err)
+{
+	OggVorbis_File file;
+	int rc = ov_test_callbacks(r, &file, NULL, 0, (ov_callbacks){ vorbis_read, NULL, NULL, NULL });
+
+	r->at = 0;
+	if (rc)
+		return err_set(err, E_FORMAT, "sound: a broken Ogg file: Vorbis headers are not there or not right");
+	ov_clear(&file);
+	return 0;
+}
+#else
+static int check_vorbis(struct reading *r, struct err *err)
+{
+	return err_set(err, E_UNSUPPORTED, "sound: this build of weft is without libvorbisfile, which Ogg files need");
+}
+#endif
 
 static int open_file(struct reading *r, struct err *err)
 {
@@ -302,6 +331,9 @@ static int decode(struct reading *r, struct err *err)
 	float *block;
 	int rc;
 
+	if (!strcmp(r->kind, "Ogg") && !memmem(r->p, r->n < 64 ? r->n : 64, "OpusHead", 8) &&
+	    (rc = check_vorbis(r, err)))
+		return rc;
 	if ((rc = open_file(r, err)) || (rc = check_header(r, err)))
 		return rc;
 	if (r->info.frames != SF_COUNT_MAX && !within(r, r->info.frames))
