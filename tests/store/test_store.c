@@ -505,7 +505,7 @@ static void test_bad_templates(void **state)
 static void test_settings(void **state)
 {
 	char *dir = folder_new();
-	struct store_sampling s = { 1, 1, 0, 1, 0 };
+	struct store_sampling s = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
 	struct err err = { 0 };
 	struct store *st;
 	int32_t eos[8];

@@ -63,8 +63,15 @@ static bool can(const struct embedder *e, enum texts_want want)
 	return false;
 }
 
-static const char *const wanted[] = { "a vector of a text", "a vector or scores of each token", "scores of pairs",
-	                              "scores of labels", "scores of pairs" };
+static const char *wanted(enum texts_want want)
+{
+	switch (want) {
+	case WANT_VECTORS: return "a vector of a text";
+	case WANT_ROWS: return "a vector or scores of each token";
+	case WANT_LABELS: return "scores of labels";
+	default: return "scores of pairs";
+	}
+}
 
 /* A body with the members of this one that generations read: the model's name and the user. */
 static struct json *body_of(const struct json *body)
@@ -104,7 +111,7 @@ int texts_begin(struct generation *g, const struct json *body, enum texts_want w
 	own->of = g->served->embedder;
 	if (!can(own->of, want))
 		return problem_set(p, 400, "unsupported_model", "model", "%s cannot give %s: %s", g->served->name,
-		                   wanted[want], gives(own->of));
+		                   wanted(want), gives(own->of));
 	a->max_tokens = 0;
 	a->n = 1;
 	a->n_draft = -1;
