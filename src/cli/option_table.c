@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "cli/several_options.h"
 #include "server/server.h"
 
 #define AT(field) offsetof(struct options, field)
@@ -349,7 +350,7 @@ _Static_assert(sizeof(option_table) / sizeof(option_table[0]) < OPTION_MAX, "OPT
 
 static bool no_folder(const struct options *o)
 {
-	return !o->load.disk.dir;
+	return !o->load.disk.dir && !options_are_several(o); /* several have a folder always */
 }
 static bool no_url(const struct options *o)
 {

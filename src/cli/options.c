@@ -663,12 +663,12 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 	rc = divide(c, argc, argv, &w, err);
 	if (!rc)
 		rc = set_all(c, &w, o, given, err);
+	o->word = own(o, NULL, w.word);
+	o->n_word = w.n_word;
 	if (!rc && !o->help)
 		rc = options_refuse_idle(c, o, given, err);
 	if (!rc)
 		rc = take_words(c, &w, o, err);
-	o->word = own(o, NULL, w.word);
-	o->n_word = w.n_word;
 	free(w.option);
 	return rc ? rc : options_finish(o, err);
 }

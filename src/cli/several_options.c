@@ -190,7 +190,7 @@ int options_several(const struct command *c, struct options *o, struct err *err)
 	const char *first = o->load.model, *const *word = o->word;
 	int rc = 0, n = o->n_word;
 
-	if (n < 2 && !o->sections && !o->models_dir)
+	if (!options_are_several(o))
 		return 0;
 	if (first && (n > 1 || o->sections || o->models_dir))
 		add_model(o, first);

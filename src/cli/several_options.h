@@ -8,6 +8,12 @@
  * word alone, which is o->load.model, leaves it empty. */
 int options_several(const struct command *c, struct options *o, struct err *err);
 
+/* Whether serve is asked for several models.  For options that are parsed. */
+static inline bool options_are_several(const struct options *o)
+{
+	return o->n_word > 1 || o->sections || o->models_dir;
+}
+
 /* ---- of options.c ---- */
 
 /* Divides a line "name = value" of a file, which is cut at its end, and changes it.  False: it is empty or a comment. */

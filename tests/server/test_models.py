@@ -52,10 +52,10 @@ def cached(reply):
     return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def start(*words, kept=None):
+def start(*words, kept=None, env=None):
     options = ["--prompt-cache-dir", kept, "--tune", "prompt-cache-disk-wait=3600"] if kept else []
     return Server([WEFT, "serve", *words, "--port", "0", "--port-file", "{port_file}", "--threads", "1", "--ctx-size", "4096",
-                   "--parallel", "4", *options])
+                   "--parallel", "4", *options], env)
 
 
 _cold = {}
@@ -147,6 +147,14 @@ class Names(Test):
         self.assertEqual(sorted(self.states(s)), NAMES[:2])
         self.assertIn("broken is left out", s.text())
         self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+
+    def test_usual_folder(self):
+        """Several models keep prefixes in the user's folder, whose size may be said."""
+        cache = os.path.join(self.tmp, "cache")
+        s = start(path(NAMES[0]), path(NAMES[1]), "--prompt-cache-disk-bytes", "64M", env={**os.environ, "XDG_CACHE_HOME": cache})
+        self.addCleanup(s.close)
+        said(s.post(CHAT, {**body(1), "model": NAMES[0]}))
+        self.assertTrue(os.path.isdir(os.path.join(cache, "weft", "prefixes")), s.text())
 
     def test_wrong_words(self):
         for words, says in (([path(NAMES[0]), path(NAMES[0])], "would both be called weft-tiny"),
