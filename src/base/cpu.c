@@ -23,15 +23,24 @@ static const struct {
 	[CPU_I8MM] = { "i8mm", CPU_DOTPROD },
 };
 
+static atomic_int mask = CPU_LEVELS;
+
+void cpu_mask(enum cpu_level most)
+{
+	atomic_store_explicit(&mask, (int)most, memory_order_relaxed);
+}
+
 /* A virtual machine takes tens of microseconds to answer CPUID, so the answers are kept. */
 bool cpu_has(enum cpu_level level)
 {
 	enum { UNKNOWN, NO, YES };
 	static atomic_int known[CPU_LEVELS];
-	int k;
+	int k, most = atomic_load_explicit(&mask, memory_order_relaxed);
 
 	if (level == CPU_SCALAR)
 		return true;
+	if (most != CPU_LEVELS && !cpu_level_includes((enum cpu_level)most, level))
+		return false;
 	k = atomic_load_explicit(&known[level], memory_order_relaxed);
 	if (k == UNKNOWN) {
 		k = cpu_has(levels[level].parent) && cpu_detect_level(level) ? YES : NO;

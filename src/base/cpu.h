@@ -23,8 +23,11 @@ enum cpu_level {
 	CPU_LEVELS
 };
 
-/* Whether processor and operating system have the level.  The first call for CPU_AMX asks the kernel for the tiles. */
+/* Whether processor and operating system have the level, and it is not masked.  The first call for CPU_AMX asks the kernel for the tiles. */
 bool cpu_has(enum cpu_level level);
+/* From now on the process has `most` and the levels that it adds to, and no others, whatever the processor has; CPU_LEVELS:
+ * all again.  For --cpu: call it before threads start. */
+void cpu_mask(enum cpu_level most);
 /* The best level of this machine: the last in the list that it has. */
 enum cpu_level cpu_detect(void);
 /* The next level after this one in the list that this machine has; CPU_LEVELS: there is none.  A loop over all:

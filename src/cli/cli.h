@@ -60,6 +60,8 @@ struct options {
 	const char **word; /* [n_word] models in the command line */
 	int n_word;
 
+	bool cpu_said; /* --cpu names the level */
+
 	struct kv_ask kv_ask; /* formats of keys and values as written; load.kv is what they mean */
 
 	/* Answers, in addition to load.answer. */

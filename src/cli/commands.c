@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/fault.h"
 #include "cli/cli.h"
 #include "cli/several_options.h"
@@ -321,6 +322,8 @@ static int run_command(const struct command *c, int argc, char **argv)
 	} else {
 		log_set_level(o.log_level);
 		log_set_format(o.log_format);
+		if (o.cpu_said)
+			cpu_mask(o.load.cpu.level);
 		rc = c->run(&o);
 	}
 	options_fini(&o);

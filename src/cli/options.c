@@ -130,6 +130,7 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 		if (cpu_level_parse(text, &level, err))
 			return err_prefix(err, "--%s", op->name);
 		*(struct choices *)field(o, op->at) = choices_all(level);
+		o->cpu_said = true;
 		return 0;
 	}
 	if (op->kind == K_LOG) {

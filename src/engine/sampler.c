@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/rng.h"
 
 enum { LANES = 16 };
@@ -353,7 +354,7 @@ __attribute__((target("avx2"))) static int place_avx2(const float *x, int n, flo
 static float largest(const float *x, int n, bool *fine, int *near)
 {
 #ifdef __x86_64__
-	if (__builtin_cpu_supports("avx2"))
+	if (cpu_has(CPU_AVX2))
 		return largest_avx2(x, n, fine, near);
 #endif
 	return largest_of(x, n, fine, near);
@@ -363,7 +364,7 @@ static float largest(const float *x, int n, bool *fine, int *near)
 static int place_of(const float *x, int n, float v)
 {
 #ifdef __x86_64__
-	if (__builtin_cpu_supports("avx2"))
+	if (cpu_has(CPU_AVX2))
 		return place_avx2(x, n, v);
 #endif
 	return place_in(x, n, v);
@@ -373,7 +374,7 @@ static int place_of(const float *x, int n, float v)
 static double sum_exp(const float *x, int n, float max, float scale)
 {
 #ifdef __x86_64__
-	if (__builtin_cpu_supports("avx2"))
+	if (cpu_has(CPU_AVX2))
 		return sum_exp_avx2(x, n, max, scale);
 #endif
 	return sum_exp_of(x, n, max, scale);

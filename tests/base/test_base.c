@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/json.h"
@@ -693,6 +694,26 @@ static void test_fault(void **state)
 	}
 }
 
+/* A mask leaves a level and those below it, and is taken away again. */
+static void test_cpu_mask(void **state)
+{
+	enum cpu_level best = cpu_detect();
+
+	cpu_mask(CPU_SCALAR);
+	assert_int_equal(cpu_detect(), CPU_SCALAR);
+	assert_int_equal(cpu_level_next(CPU_SCALAR), CPU_LEVELS);
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l++) {
+		cpu_mask(CPU_LEVELS);
+		if (!cpu_has(l))
+			continue;
+		cpu_mask(l);
+		for (enum cpu_level k = CPU_SCALAR; k < CPU_LEVELS; k++)
+			assert_int_equal(cpu_has(k), cpu_level_includes(l, k));
+	}
+	cpu_mask(CPU_LEVELS);
+	assert_int_equal(cpu_detect(), best);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -705,7 +726,7 @@ int main(void)
 		cmocka_unit_test(test_json_double),   cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_pool),          cmocka_unit_test(test_rng),
 		cmocka_unit_test(test_fault),         cmocka_unit_test(test_fault_locks),
-		cmocka_unit_test(test_fault_foreign),
+		cmocka_unit_test(test_fault_foreign), cmocka_unit_test(test_cpu_mask),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
