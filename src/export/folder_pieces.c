@@ -403,6 +403,8 @@ static void make_unigram(struct pieces *p)
 		differs(p, "U+2581 is put before a text also where a space begins it");
 	if (merged && f->mark == MARK_ALWAYS)
 		differs(p, "spaces that begin a text are dropped");
+	if (p->t->rounded)
+		differs(p, "scores are rounded to 32 bits");
 }
 
 /* ---- besides the list ---- */

@@ -49,6 +49,7 @@ static void read_listed(struct tokens_made *t)
 		if (!isfinite(token.score))
 			making_fail(t->m, E_FORMAT, "tokenizer.json: token %zu: a score of %g is none of float32", i,
 			            score);
+		t->rounded |= (double)token.score != score;
 		if (token.p)
 			token_set(t, (int64_t)i, token);
 	}

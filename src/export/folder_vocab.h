@@ -29,7 +29,8 @@ static inline bool token_hidden(const struct token *t)
 struct tokens_made {
 	struct making *m;
 	const struct json *tokenizer, *model;
-	bool listed; /* the vocabulary is a list of [text, score] by id */
+	bool listed;  /* the vocabulary is a list of [text, score] by id */
+	bool rounded; /* a score of it is rounded by a float */
 	struct token *tok;
 	int64_t n;       /* rows of the embedding */
 	int64_t unknown; /* the token for what the vocabulary lacks, if the model names it; -1: it does not */

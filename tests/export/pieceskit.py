@@ -64,8 +64,9 @@ def pairs(chars, made, user=(), merges=None, prepend=True, **more):
 
 
 def unigram(chars, made, rnd, **more):
-    """A tokenizer.json of Unigram with scores that tell any two ways apart."""
-    scored = [[t, 0.0] for t in SPECIAL] + [[t, -3 - 9 * rnd.random() - 2 / len(t)] for t in dict.fromkeys(list(made) + list(chars))]
+    """A tokenizer.json of Unigram with scores that tell any two ways apart, in 32 bits as SentencePiece makes them."""
+    single = lambda x: struct.unpack("f", struct.pack("f", x))[0]
+    scored = [[t, 0.0] for t in SPECIAL] + [[t, single(-3 - 9 * rnd.random() - 2 / len(t))] for t in dict.fromkeys(list(made) + list(chars))]
     space = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always"}
     collapse = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": MARK}
     return {"added_tokens": [added(i, t) for i, t in enumerate(SPECIAL)],

@@ -135,6 +135,8 @@ with tempfile.TemporaryDirectory() as tmp:
           eos_token_id=2)
     plain = dict(t5, normalizer=kit.REPLACE, pre_tokenizer=None, decoder=kit.decoder(False))
     alike("Unigram without a mark", plain, model="t5", add_space_prefix=False, remove_extra_whitespaces=False)
+    finer = dict(t5, model=dict(t5["model"], vocab=[[t, s - 1e-12] for t, s in t5["model"]["vocab"]]))
+    alike("Unigram with scores of 64 bits", finer, "scores are rounded to 32 bits", "right", model="t5")
     # A map of nothing, which is written as it is: an array of no units.
     mapped = dict(t5, normalizer=kit.sequence("normalizers", {"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}, *t5["normalizer"]["normalizers"]))
     alike("Unigram with a map", mapped, None, "right", model="t5", precompiled_charsmap=[0, 0, 0, 0])

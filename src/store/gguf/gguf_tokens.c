@@ -82,7 +82,8 @@ static void put_list(struct writer *w)
 	for (size_t i = 0; i < w->v.n && !w->code; i++) {
 		buf_puts(w->out, i ? ",[" : "[");
 		put_text(w, (int32_t)i);
-		buf_printf(w->out, ",%.9g]", w->v.score ? (double)w->v.score[i] : 0);
+		/* All digits: sums of scores are compared in double. */
+		buf_printf(w->out, ",%.17g]", w->v.score ? (double)w->v.score[i] : 0);
 	}
 	buf_putc(w->out, ']');
 }
