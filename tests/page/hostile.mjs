@@ -141,7 +141,8 @@ for (const width of WIDTHS) {
 			await well(left, name);
 			if (name === 'the end') assert.equal(await said(box), 'still here');
 		}
-		// The list, and a conversation that is opened again, are there too.
+		// The list, and a conversation that is opened again, are there too, once all of them are in the database.
+		await page.waitForFunction(count_of, names.length + 1);
 		await page.reload();
 		await ready();
 		assert.equal(await page.locator('#list .open').count(), names.length + 1);
@@ -224,6 +225,17 @@ function damaged(d, all) {
 	}
 	return JSON.stringify(at);
 }
+
+// Whether the database has that many conversations.  In the page.
+const count_of = (n) => new Promise((done, failed) => {
+	const ask = indexedDB.open('weft', 1);
+	ask.onsuccess = () => {
+		const all = ask.result.transaction('conversations').objectStore('conversations').getAllKeys();
+		all.onsuccess = () => done(all.result.filter((k) => String(k).endsWith('/head')).length >= n);
+		all.onerror = () => failed(all.error);
+		ask.result.close();
+	};
+});
 
 // What the database has, as it is.
 const records = () => now.page.evaluate(() => new Promise((done, failed) => {
