@@ -122,8 +122,10 @@ static void told(void *arg, int i, const struct session *s)
 	f->arch = xstrdup(f->about.is.arch);
 	f->about.is.arch = f->arch;
 	f->about.is.form = strcmp(f->about.is.form, "gguf") ? "safetensors" : "gguf";
-	if (f->about.name == s->store->name)
+	if (f->about.name == s->store->name) {
+		free(f->names);
 		f->about.name = f->names = xstrdup(s->store->name);
+	}
 	/* Nothing of the session stays open. */
 	f->about.engine = NULL;
 	f->about.embedder = NULL;
