@@ -82,6 +82,16 @@ static void golden_open(struct golden *g, const char *folder)
 	CHECK(g->n, "%s: no texts", folder);
 }
 
+static void golden_close(struct golden *g)
+{
+	for (int i = 0; i < TEXTS; i++) {
+		free((void *)g->text[i].ids);
+		free((void *)g->text[i].types);
+	}
+	json_free(g->about);
+	safetensors_close(&g->file);
+}
+
 /* ---- running ---- */
 
 struct trial {
@@ -235,6 +245,7 @@ static int check_values(const char *folder, const char *name)
 	ok = in_rows <= ROWS_NEAR && in_result <= VECTORS_NEAR;
 	printf("%s %-24s %d texts  rows %.1e  vectors, scores %.1e\n", ok ? "ok  " : "FAIL", name, g.n, (double)in_rows,
 	       (double)in_result);
+	golden_close(&g);
 	return !ok;
 }
 
@@ -270,6 +281,7 @@ static int check_law(const char *folder, const char *name, enum arith arith)
 		free(alone[i]);
 	session_close(&one);
 	session_close(&two);
+	golden_close(&g);
 	return bad;
 }
 
