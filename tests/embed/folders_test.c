@@ -205,11 +205,18 @@ static void test_words(const char *from)
 
 int main(int argc, char **argv)
 {
+	char *bert, *ranker;
+
 	log_set_level(LOG_ERROR);
 	CHECK(argc > 1, "usage: folders_test BERT [QWEN3_RERANKER]");
-	test_broken(realpath(argv[1], NULL));
-	test_refused_heads(realpath(argv[1], NULL));
-	if (argc > 2 && shared_argument(argv, 2))
-		test_words(realpath(argv[2], NULL));
+	bert = realpath(argv[1], NULL);
+	test_broken(bert);
+	test_refused_heads(bert);
+	free(bert);
+	if (argc > 2 && shared_argument(argv, 2)) {
+		ranker = realpath(argv[2], NULL);
+		test_words(ranker);
+		free(ranker);
+	}
 	return 0;
 }
