@@ -105,20 +105,29 @@ static size_t mark(struct reader *r, const char *key, bool needed)
 	const struct json *list = member(r, key);
 	size_t n = json_len(list);
 	char what[240];
+	struct buf stem;
 
 	if (json_kind(list) != JSON_ARRAY && (list || needed))
 		fail(r, E_FORMAT, key, "is not a list of names");
+	buf_init(&stem);
 	for (size_t i = 0; i < n && !r->code; i++) {
-		const char *name = json_str(json_at(list, i), NULL);
+		const char *name = json_str(json_at(list, i), NULL), *wrong = NULL;
 		struct tensor *t = name ? store_find(r->st, name) : NULL;
 
-		snprintf(what, sizeof what, "names \"%.160s\", %s", name ? name : "",
-		         t ? "which is there twice" : "which the model does not have");
-		if (!t || t->turned)
-			fail(r, E_FORMAT, key, what);
+		/* Others are read where no basis is looked for. */
+		if (!t)
+			wrong = "which the model does not have";
+		else if (!tensor_stem(&stem, name, ".weight"))
+			wrong = "which does not end in .weight";
+		else if (t->rotated)
+			wrong = "which is there twice";
 		else
-			t->turned = true;
+			t->rotated = true;
+		snprintf(what, sizeof what, "names \"%.160s\", %s", name ? name : "", wrong ? wrong : "");
+		if (wrong)
+			fail(r, E_FORMAT, key, what);
 	}
+	buf_fini(&stem);
 	return n;
 }
 
@@ -191,16 +200,12 @@ int basis_read(struct store *st, struct err *err)
 /* A folder of mlx has the signs once more, next to each matrix. */
 static int check_signs(struct store *st, const struct tensor *t, const struct basis *b, struct err *err)
 {
-	size_t n = strlen(t->name), tail = strlen(".weight");
 	struct buf path;
 	struct tensor *s;
 	int code;
 
-	if (n < tail || strcmp(t->name + n - tail, ".weight"))
-		return 0;
 	buf_init(&path);
-	buf_put(&path, t->name, n - tail);
-	s = store_part(st, path.p, ".signs");
+	s = tensor_stem(&path, t->name, ".weight") ? store_part(st, path.p, ".signs") : NULL;
 	buf_fini(&path);
 	if (!s)
 		return 0;

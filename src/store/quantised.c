@@ -363,13 +363,14 @@ static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, co
 }
 
 /* The basis of a matrix that was read. */
-static int in_basis(struct store *st, struct tensor *t, const struct wanted *m, struct weight *out, struct err *err)
+static int in_basis(struct store *st, struct tensor *t, const struct wanted *m, bool foreign, struct weight *out,
+                    struct err *err)
 {
-	if (!t->turned)
+	if (!t->rotated)
 		return 0;
-	if (m->n || m->flat)
-		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: a stack in a rotated basis is not read", t->file,
-		               t->name);
+	if (m->n || m->flat || foreign)
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: %s in a rotated basis is not read", t->file, t->name,
+		               foreign ? "a matrix of another quantiser" : "a stack");
 	return basis_of(st, t, m->cols, &out->basis, err);
 }
 
@@ -384,14 +385,8 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 	buf_init(&name);
 	buf_printf(&name, "%s.weight", path);
 	w = store_find(st, name.p);
-	if (foreign) {
-		if (!code && w && w->turned)
-			code = err_set(err, E_UNSUPPORTED,
-			               "%s: tensor %s: in a rotated basis, and of a quantiser whose "
-			               "weights are not read so",
-			               w->file, name.p);
+	if (foreign)
 		goto out;
-	}
 	if (!w)
 		w = store_find(st, path); /* a stack without the suffix */
 	if (!w) {
@@ -413,9 +408,9 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 		code = coded(st, path, w, s, e, m, out, err);
 	else
 		code = plain(st, w, m, out, err);
-	if (!code)
-		code = in_basis(st, w, m, out, err);
 out:
+	if (!code && w)
+		code = in_basis(st, w, m, foreign, out, err);
 	buf_fini(&name);
 	return code;
 }
@@ -500,17 +495,6 @@ int store_turned(struct store *st, const char *path, int n, int rows, int cols, 
 
 /* ---- counting ---- */
 
-static bool strip(const char *name, const char *suffix, struct buf *path)
-{
-	size_t n = strlen(name), m = strlen(suffix);
-
-	if (n <= m || strcmp(name + n - m, suffix))
-		return false;
-	buf_reset(path);
-	buf_put(path, name, n - m);
-	return true;
-}
-
 void coded_count_elements(struct store *st)
 {
 	struct buf path;
@@ -521,7 +505,7 @@ void coded_count_elements(struct store *st)
 		struct tensor *s = st->v[i], *w, *b;
 		const struct quant_entry *e;
 
-		if (!strip(s->name, ".scales", &path) || !(e = coded_entry(st, path.p)) || e->plain)
+		if (!tensor_stem(&path, s->name, ".scales") || !(e = coded_entry(st, path.p)) || e->plain)
 			continue;
 		buf_puts(&path, ".weight");
 		if (!(w = store_find(st, path.p)) || w->type != DT_U32 ||

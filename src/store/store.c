@@ -181,17 +181,13 @@ struct tensor *store_part(const struct store *st, const char *path, const char *
 
 bool store_has(const struct store *st, const char *name)
 {
-	size_t n = strlen(name), tail = strlen(".weight");
 	struct buf path;
 	bool has;
 
 	if (store_find(st, name))
 		return true;
-	if (n <= tail || strcmp(name + n - tail, ".weight"))
-		return false;
 	buf_init(&path);
-	buf_put(&path, name, n - tail);
-	has = foreign_has(st, path.p);
+	has = tensor_stem(&path, name, ".weight") && foreign_has(st, path.p);
 	buf_fini(&path);
 	return has;
 }
@@ -243,7 +239,7 @@ int store_floats(struct store *st, struct arena *a, const char *name, int64_t co
 		return store_missing(st, name, err);
 	if (t->count != count)
 		return store_shape_error(st, t, &count, 1, err);
-	if (t->turned)
+	if (t->rotated)
 		return err_set(err, E_FORMAT, "%s: tensor %s: a vector in a rotated basis is not read", t->file, name);
 	if (t->format || (t->type != DT_F16 && t->type != DT_BF16 && t->type != DT_F32 && t->type != DT_F64))
 		return err_set(err, E_FORMAT, "%s: tensor %s: is %s, a vector is read as BF16, F16, F32 or F64",

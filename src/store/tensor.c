@@ -41,3 +41,14 @@ const char *tensor_type_name(const struct tensor *t)
 {
 	return t->format ? t->format : t->type == DT_OTHER ? t->other : dtype_name(t->type);
 }
+
+bool tensor_stem(struct buf *to, const char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	if (n <= m || strcmp(name + n - m, suffix))
+		return false;
+	buf_reset(to);
+	buf_put(to, name, n - m);
+	return true;
+}

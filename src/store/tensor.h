@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "quant/packed.h"
 
 enum { TENSOR_DIMS = 8 }; /* most dimensions; a convolution in a vision tower has 5 */
@@ -31,7 +32,7 @@ struct tensor {
 	size_t stored;             /* of that matrix: bytes with scales and biases */
 	const struct weight *made; /* that matrix, where its codes or scales were laid out anew; NULL: as in the file */
 	const char *ignored;       /* why; NULL while neither used nor ignored */
-	bool turned;               /* its rows are in another basis (basis_file.h) */
+	bool rotated;              /* its rows are in another basis (basis_file.h) */
 	const struct weight *whole; /* the matrix, where it may be packed into blocks; NULL: it may not */
 	struct packed packed;       /* of it, once they are there */
 };
@@ -40,6 +41,9 @@ struct tensor {
 void tensors_sort(struct tensor **v, size_t n);
 struct tensor *tensors_find(struct tensor *const *v, size_t n, const char *name);
 
+/* Sets `to` to the name without the suffix.  False, and `to` is as it was: the name does not end in the suffix, or is that
+ * alone. */
+bool tensor_stem(struct buf *to, const char *name, const char *suffix);
 /* "[512, 64]" into buf, which is returned. */
 char *shape_text(char *buf, size_t cap, const int64_t *dim, int n_dim);
 /* How a person calls the type: "BF16", "Q4_K". */

@@ -580,6 +580,7 @@ static void test_rotated(void **state)
 		{ "weight_names", "blk.0.ffn_up.weight",
 		  "names \"model.layers.0.mlp.up_proj.weight\", which the model does not have" },
 		{ "weight_names", "x", "weight_names: names \"x\", which the model does not have" },
+		{ "weight_names", "odd", "weight_names: names \"odd\", which does not end in .weight" },
 		{ "inverse_weight_names", "output.weight", "names \"lm_head.weight\", which is there twice" },
 	};
 	static const int64_t ne[] = { 32, 20, 0 };
@@ -597,6 +598,7 @@ static void test_rotated(void **state)
 		put_rotation(&m, wrong[c].key, wrong[c].value);
 		gguf_made_tensor(&m, "token_embd.weight", 0, ne, NULL, 4 * 32 * 20);
 		gguf_made_tensor(&m, "output.weight", 0, ne, NULL, 4 * 32 * 20);
+		gguf_made_tensor(&m, "odd", 0, ne, NULL, 4 * 32 * 20);
 		put_file(dir, "m.gguf", &m);
 		code = store_open(&st, folder_path(dir, "m.gguf"), &err);
 		if (wrong[c].says) {
