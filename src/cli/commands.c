@@ -243,7 +243,7 @@ static const char *foreign_command(const char *word)
 	} table[] = {
 		{ "download", "`weft pull NAME` fetches a model" },
 		{ "ls", "`weft list` lists the models in the cache" },
-		{ "ps", "a server runs one model; GET /v1/models and /health of it say which, and how it is" },
+		{ "ps", "GET /v1/models of a server says which models are loaded, and /health how it is" },
 		{ "show", "`weft inspect MODEL` shows what a model is" },
 		{ "chat", "`weft run MODEL` holds a conversation" },
 		{ "generate", "`weft run MODEL -p TEXT` answers once" },
