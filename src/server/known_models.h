@@ -35,9 +35,9 @@ struct known_model {
 	/* Under the lock of known_models. */
 	enum known_phase phase;
 	size_t bytes;    /* of the budget, while it is not on disk */
-	int refs;        /* requests that have it, and those in `granted` */
+	int refs;        /* requests that have it */
 	int waiting;     /* requests that wait for it */
-	int granted;     /* those of them that have it, and have not yet noticed */
+	int64_t grants;  /* how often those that waited were given it, all at once */
 	uint64_t wanted; /* rises with the time of the first that waits; 0: none does */
 	int64_t idle_ns; /* it is unloaded after so long without a request; INT64_MAX: never */
 	int64_t used_ns; /* clock: when the last request ended */

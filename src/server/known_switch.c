@@ -90,20 +90,30 @@ static void wait_changed(struct known_models *k, int64_t until)
 		pthread_cond_wait(&k->changed, &k->lock);
 }
 
-/* m->waiting and k->n_waiting count x. */
+/* Waits until all that wait for m are given it, or x gives up.  m->waiting and k->n_waiting count x until then. */
 static int wait_for(struct exchange *x, struct known_model *m, struct problem *p)
 {
 	struct known_models *k = &m->srv->known;
-	int64_t failures = m->failures;
+	int64_t grants = m->grants, failures = m->failures;
+	bool aside;
 	int r;
 
 	pthread_mutex_unlock(&k->lock);
 	r = workers_aside(p);
+	aside = !r;
 	pthread_mutex_lock(&k->lock);
-	if (r)
-		return r;
-	while (!m->granted && !(r = gave_up(x, m, failures, p)))
+	while (m->grants == grants && !r && !(r = gave_up(x, m, failures, p)))
 		wait_changed(k, x->deadline_ns);
+	if (m->grants != grants) {
+		x->model = m;
+	} else {
+		k->n_waiting--;
+		if (!--m->waiting)
+			m->wanted = 0;
+		pthread_cond_signal(&k->work);
+	}
+	if (!aside)
+		return r;
 	pthread_mutex_unlock(&k->lock);
 	workers_back();
 	pthread_mutex_lock(&k->lock);
@@ -113,7 +123,7 @@ static int wait_for(struct exchange *x, struct known_model *m, struct problem *p
 int known_hold(struct exchange *x, struct known_model *m, struct problem *p)
 {
 	struct known_models *k = &m->srv->known;
-	int r = 0;
+	int r;
 
 	if (m->phase == KNOWN_LOADED && !m->leaving && !m->removed && !m->asleep) {
 		m->refs++;
@@ -133,18 +143,7 @@ int known_hold(struct exchange *x, struct known_model *m, struct problem *p)
 	if (!m->wanted)
 		m->wanted = ++k->wishes;
 	pthread_cond_signal(&k->work);
-	r = wait_for(x, m, p);
-	m->waiting--;
-	k->n_waiting--;
-	if (m->granted) { /* its own, or one that another of those that wait will be given in its turn */
-		m->granted--;
-		x->model = m;
-		r = 0;
-	}
-	if (!m->waiting)
-		m->wanted = 0;
-	pthread_cond_signal(&k->work);
-	return r;
+	return wait_for(x, m, p);
 }
 
 void known_release(struct exchange *x)
@@ -174,17 +173,19 @@ void known_wake(struct server *s)
 
 /* ---- loading ---- */
 
-/* All that wait for m have it. */
+/* Gives m to all requests that wait for it.  False: none does. */
 static bool grant(struct known_model *m)
 {
-	int n = m->waiting - m->granted;
+	struct known_models *k = &m->srv->known;
 
-	if (n <= 0)
+	if (!m->waiting)
 		return false;
-	m->granted += n;
-	m->refs += n;
+	m->refs += m->waiting;
+	k->n_waiting -= m->waiting;
+	m->waiting = 0;
+	m->grants++;
 	m->wanted = 0;
-	pthread_cond_broadcast(&m->srv->known.changed);
+	pthread_cond_broadcast(&k->changed);
 	return true;
 }
 

@@ -379,7 +379,7 @@ static double bytes_of(const struct known_model *m)
 
 static double requests_of(const struct known_model *m)
 {
-	return m->refs - m->granted;
+	return m->refs;
 }
 
 static double waiting_for(const struct known_model *m)

@@ -56,7 +56,7 @@ static void put_model(struct listing *l, const struct known_model *m, const char
 	buf_printf(b, ",\"status\":{\"value\":\"%s\"", known_phase_name(m));
 	if (m->source.open)
 		buf_printf(b, ",\"bytes\":%zu,\"pinned\":%s,\"requests\":%d,\"waiting\":%d,\"loads\":%lld", m->bytes,
-		           m->source.pinned ? "true" : "false", m->refs - m->granted, m->waiting, (long long)m->loads);
+		           m->source.pinned ? "true" : "false", m->refs, m->waiting, (long long)m->loads);
 	if (m->source.why.code || m->why.code) {
 		buf_puts(b, ",\"error\":");
 		json_put_cstr(b, m->source.why.code ? m->source.why.msg : m->why.msg);
