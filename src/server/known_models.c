@@ -112,7 +112,8 @@ void known_offer(struct server *s, const struct served *about, const struct mode
 	m->idle_ns = src->idle_ns ? src->idle_ns : INT64_MAX;
 }
 
-void known_free(struct known_model *m)
+/* Unloads and frees a model that no request has. */
+static void free_known(struct known_model *m)
 {
 	if (m->phase == KNOWN_LOADED)
 		known_empty(m);
@@ -133,7 +134,7 @@ void known_close(struct server *s)
 	if (k->threaded)
 		pthread_join(k->thread, NULL);
 	for (int i = 0; i < k->n; i++)
-		known_free(k->v[i]);
+		free_known(k->v[i]);
 	free(k->v);
 	pthread_mutex_destroy(&k->lock);
 	pthread_cond_destroy(&k->work);
@@ -172,36 +173,25 @@ static bool is_named(const struct served *d, const char *name, size_t n)
 
 struct known_model *known_find(struct known_models *k, const char *name, size_t n)
 {
-	struct known_model *first = NULL;
+	struct known_model *first = k->n ? k->v[0] : NULL;
 
-	for (int i = 0; i < k->n; i++) {
-		if (k->v[i]->removed)
-			continue;
+	for (int i = 0; i < k->n; i++)
 		if (is_named(known_as(k->v[i]), name, n))
 			return k->v[i];
-		if (!first)
-			first = k->v[i];
-	}
 	return first && (is_name(name, n, "default") || first->about.any_model) ? first : NULL;
 }
 
 /* A 404 that lists the names there are. */
 static int unknown(const struct known_models *k, const char *name, size_t n, struct problem *p)
 {
-	int count = 0, i = 0;
 	struct buf b;
 
 	buf_init(&b);
-	for (int at = 0; at < k->n; at++)
-		count += !k->v[at]->removed;
-	for (int at = 0; at < k->n; at++)
-		if (!k->v[at]->removed) {
-			buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < count ? ", " : " and ", k->v[at]->about.name);
-			i++;
-		}
+	for (int i = 0; i < k->n; i++)
+		buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < k->n ? ", " : " and ", k->v[i]->about.name);
 	problem_set(p, 404, "model_not_found", "model",
 	            "the model \"%.*s\" is not served here; %s %s (--alias and --any-model give it other names)",
-	            (int)(n < 200 ? n : 200), name, b.p ? b.p : "none", count > 1 ? "are" : "is");
+	            (int)(n < 200 ? n : 200), name, b.p ? b.p : "none", k->n > 1 ? "are" : "is");
 	buf_fini(&b);
 	return p->status;
 }
@@ -316,8 +306,7 @@ void known_each(struct server *s, void (*fn)(void *arg, const struct known_model
 
 	pthread_mutex_lock(&k->lock);
 	for (int i = 0; i < k->n; i++)
-		if (!k->v[i]->removed)
-			fn(arg, k->v[i]);
+		fn(arg, k->v[i]);
 	pthread_mutex_unlock(&k->lock);
 }
 

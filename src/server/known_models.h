@@ -43,7 +43,6 @@ struct known_model {
 	int64_t used_ns; /* clock: when the last request ended */
 	bool leaving;    /* its memory is wanted: no further request gets it */
 	bool asleep;     /* by /sleep: it is unloaded, and requests are refused */
-	bool removed;    /* it is no longer offered */
 	int64_t loads, failures;
 	struct err why; /* of the last failure */
 

@@ -3,7 +3,6 @@
 
 #include <malloc.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -23,7 +22,7 @@ static size_t pinned_bytes(const struct known_models *k, const struct known_mode
 	for (int i = 0; i < k->n; i++) {
 		const struct known_model *o = k->v[i];
 
-		if (o == m || o->removed || !o->source.pinned)
+		if (o == m || !o->source.pinned)
 			continue;
 		bytes += o->bytes;
 		buf_printf(out, "%s\"%s\" (%zu MB)", out->n ? ", " : "", o->about.name, o->bytes / MB);
@@ -40,9 +39,6 @@ static int refuse(const struct known_models *k, const struct known_model *m, str
 
 	if (k->stop)
 		return problem_stopping(p);
-	if (m->removed)
-		return problem_set(p, 404, "model_not_found", "model", "the model \"%s\" is not served here any longer",
-		                   m->about.name);
 	if (m->asleep)
 		return problem_set(p, 503, "model_asleep", "model",
 		                   "the model \"%s\" is asleep; POST /wake_up?model=%s wakes it", m->about.name,
@@ -125,7 +121,7 @@ int known_hold(struct exchange *x, struct known_model *m, struct problem *p)
 	struct known_models *k = &m->srv->known;
 	int r;
 
-	if (m->phase == KNOWN_LOADED && !m->leaving && !m->removed && !m->asleep) {
+	if (m->phase == KNOWN_LOADED && !m->leaving && !m->asleep) {
 		m->refs++;
 		x->model = m;
 		return 0;
@@ -255,25 +251,9 @@ static bool let_go(struct known_models *k)
 
 		if (m->phase != KNOWN_LOADED || m->refs || !m->source.open)
 			continue;
-		if (!m->removed && !m->asleep && !is_idle(m, now))
+		if (!m->asleep && !is_idle(m, now))
 			continue;
-		unload(m, m->removed ? "it is no longer offered" : m->asleep ? "asleep" : "idle");
-		return true;
-	}
-	return false;
-}
-
-/* Frees one that is no longer offered.  False: there is none. */
-static bool forget(struct known_models *k)
-{
-	for (int i = 0; i < k->n; i++) {
-		struct known_model *m = k->v[i];
-
-		if (!m->removed || m->phase != KNOWN_ON_DISK || m->waiting || m->refs)
-			continue;
-		memmove(&k->v[i], &k->v[i + 1], (size_t)(k->n - i - 1) * sizeof(*k->v));
-		k->n--;
-		known_free(m);
+		unload(m, m->asleep ? "asleep" : "idle");
 		return true;
 	}
 	return false;
@@ -287,7 +267,7 @@ static struct known_model *next_wanted(const struct known_models *k)
 	for (int i = 0; i < k->n; i++) {
 		struct known_model *m = k->v[i];
 
-		if (m->phase == KNOWN_ON_DISK && m->waiting && m->wanted && !m->asleep && !m->removed &&
+		if (m->phase == KNOWN_ON_DISK && m->waiting && m->wanted && !m->asleep &&
 		    (!best || m->wanted < best->wanted))
 			best = m;
 	}
@@ -345,7 +325,7 @@ static bool make_room(struct known_models *k, size_t bytes)
 	}
 	for (int i = 0; i < k->n; i++) {
 		k->v[i]->leaving = chosen[i];
-		if (k->v[i]->phase == KNOWN_LOADED && !chosen[i] && !k->v[i]->removed && !k->v[i]->asleep)
+		if (k->v[i]->phase == KNOWN_LOADED && !chosen[i] && !k->v[i]->asleep)
 			some |= grant(k->v[i]);
 	}
 	free(chosen);
@@ -360,7 +340,7 @@ static bool do_one(struct known_models *k)
 	struct known_model *m;
 	struct err err;
 
-	if (let_go(k) || forget(k))
+	if (let_go(k))
 		return true;
 	m = next_wanted(k);
 	if (!m)
@@ -451,7 +431,7 @@ int known_sleep(struct server *s, const char *name, size_t n, bool asleep)
 	pthread_mutex_lock(&k->lock);
 	only = name ? known_find(k, name, n) : NULL;
 	for (int i = 0; i < k->n && (only || !name); i++)
-		if ((!only || k->v[i] == only) && k->v[i]->source.open && !k->v[i]->removed) {
+		if ((!only || k->v[i] == only) && k->v[i]->source.open) {
 			k->v[i]->asleep = asleep;
 			count++;
 		}

@@ -8,8 +8,6 @@
 /* Makes m->served and what belongs to it; takes that away again.  The caller has m for itself. */
 void known_fill(struct known_model *m, const struct served *served);
 void known_empty(struct known_model *m);
-/* Unloads and frees a model that no request has. */
-void known_free(struct known_model *m);
 
 /* Under the lock: the model of that name, and NULL where there is none. */
 struct known_model *known_find(struct known_models *k, const char *name, size_t n);
