@@ -294,39 +294,42 @@ static bool goes_before(const struct known_model *a, const struct known_model *b
 	return a->used_ns < b->used_ns;
 }
 
-static struct known_model *next_to_go(const struct known_models *k, const bool *chosen)
+/* The index of the model that makes room next; -1: none of those that are not chosen can. */
+static int next_to_go(const struct known_models *k, const bool *chosen)
 {
-	struct known_model *best = NULL;
+	int best = -1;
 
 	for (int i = 0; i < k->n; i++) {
-		struct known_model *m = k->v[i];
+		const struct known_model *m = k->v[i];
 
 		if (!chosen[i] && m->phase == KNOWN_LOADED && m->source.open && !m->source.pinned &&
-		    (!best || goes_before(m, best)))
-			best = m;
+		    (best < 0 || goes_before(m, k->v[best])))
+			best = i;
 	}
 	return best;
 }
 
-/* Marks those that leave until there are `bytes`; all others stay.  Unloads one of them that no request has.  False: none. */
+/* Marks the models that leave until there are `bytes`, and gives all others to requests that wait for them.  Unloads one that
+ * leaves and that no request has.  False: it did nothing but mark. */
 static bool make_room(struct known_models *k, size_t bytes)
 {
 	bool *chosen = xcalloc((size_t)k->n + 1, sizeof(*chosen));
 	size_t free_bytes = room(k);
-	struct known_model *m, *now = NULL;
+	struct known_model *now = NULL;
 	bool some = false;
 
-	while (free_bytes < bytes && (m = next_to_go(k, chosen))) {
-		free_bytes += m->bytes;
-		for (int i = 0; i < k->n; i++)
-			chosen[i] |= k->v[i] == m;
-		if (!m->refs && !now)
-			now = m;
+	for (int i; free_bytes < bytes && (i = next_to_go(k, chosen)) >= 0;) {
+		chosen[i] = true;
+		free_bytes += k->v[i]->bytes;
+		if (!k->v[i]->refs && !now)
+			now = k->v[i];
 	}
 	for (int i = 0; i < k->n; i++) {
-		k->v[i]->leaving = chosen[i];
-		if (k->v[i]->phase == KNOWN_LOADED && !chosen[i] && !k->v[i]->asleep)
-			some |= grant(k->v[i]);
+		struct known_model *m = k->v[i];
+
+		m->leaving = chosen[i];
+		if (m->phase == KNOWN_LOADED && !chosen[i] && !m->asleep)
+			some |= grant(m);
 	}
 	free(chosen);
 	if (now)
@@ -343,10 +346,10 @@ static bool do_one(struct known_models *k)
 	if (let_go(k))
 		return true;
 	m = next_wanted(k);
-	if (!m)
-		return make_room(k, 0);
-	if (room(k) < m->bytes)
-		return make_room(k, m->bytes);
+	if (make_room(k, m ? m->bytes : 0))
+		return true;
+	if (!m || room(k) < m->bytes)
+		return false;
 	if (!load(m, &err))
 		grant(m);
 	return true;
