@@ -109,17 +109,6 @@ static void read_plain(struct reading *r)
 	e->normalized = e->writes;
 }
 
-static const char *pooling_name(unsigned rows)
-{
-	return rows == ROWS_FIRST    ? "cls" :
-	       rows == ROWS_MAX      ? "max" :
-	       rows == ROWS_MEAN     ? "mean" :
-	       rows == ROWS_LAST     ? "lasttoken" :
-	       rows == ROWS_WEIGHTED ? "weightedmean" :
-	       rows == ROWS_ALL      ? "none" :
-	                               "several";
-}
-
 int embedder_open(struct embedder **out, const struct model *m, struct store *st, struct err *err)
 {
 	struct embedder *e = xcalloc(1, sizeof *e);
@@ -143,7 +132,6 @@ int embedder_open(struct embedder **out, const struct model *m, struct store *st
 	e->step = step;
 	e->n_step = r.n_step;
 	e->out = r.n_step ? r.width : e->in;
-	e->pooling = pooling_name(e->rows);
 	*out = e;
 	return 0;
 }

@@ -63,7 +63,6 @@ struct embedder {
 		const char *name, *text;
 	} prompt[EMBED_PROMPTS_MAX];
 	int n_prompt, default_prompt; /* default_prompt -1: none */
-	const char *pooling;          /* for people: "mean" */
 };
 
 /* Reads what the folder of a bound model says.  E_UNSUPPORTED, with its name: a module or head that is not computed.  Borrows
