@@ -215,7 +215,7 @@ void head_of_words(struct reading *r, int32_t yes, int32_t no)
 
 		if (id < 0)
 			continue;
-		m->w.fmt->decode(row, &m->w, id);
+		weight_decode(row, &m->w, id);
 		for (int i = 0; i < hidden; i++)
 			w[i] += k ? -row[i] : row[i];
 	}
