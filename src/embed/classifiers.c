@@ -167,15 +167,14 @@ static void head_of_tokens(struct reading *r)
 static const struct {
 	const char *arch; /* or how it ends */
 	void (*read)(struct reading *);
-	bool pairs;
 } heads[] = {
-	{ "BertForSequenceClassification", head_bert, true },
-	{ "RobertaForSequenceClassification", head_roberta, true },
-	{ "CamembertForSequenceClassification", head_roberta, true },
-	{ "ModernBertForSequenceClassification", head_modern, true },
-	{ "LlamaBidirectionalForSequenceClassification", head_bidirec, false },
-	{ "ForSequenceClassification", head_writer, false },
-	{ "ForTokenClassification", head_of_tokens, false },
+	{ "BertForSequenceClassification", head_bert },
+	{ "RobertaForSequenceClassification", head_roberta },
+	{ "CamembertForSequenceClassification", head_roberta },
+	{ "ModernBertForSequenceClassification", head_modern },
+	{ "LlamaBidirectionalForSequenceClassification", head_bidirec },
+	{ "ForSequenceClassification", head_writer },
+	{ "ForTokenClassification", head_of_tokens },
 };
 
 bool head_read(struct reading *r)
@@ -187,7 +186,6 @@ bool head_read(struct reading *r)
 		if (general ? !ends_in(r->arch, heads[i].arch) : strcmp(r->arch, heads[i].arch))
 			continue;
 		heads[i].read(r);
-		r->e->pairs = heads[i].pairs;
 		r->e->kind = r->width == 1 && !r->e->all_rows ? RANKS : LABELS;
 		read_labels(r);
 		read_score_act(r);

@@ -49,7 +49,6 @@ struct embedder {
 	bool no_prompt;  /* rows of the prompt are not pooled */
 	bool normalized; /* vectors are made as long as 1 by the folder's own account */
 	bool lower;      /* texts are lower-cased before they are tokenised */
-	bool pairs;      /* the tokenizer has a form for two texts, which the model was trained with */
 	/* Scores by a question to a model that writes, as Qwen3-Reranker has them: score is that of yes against no. */
 	bool asks;
 	int in, out;    /* floats that the first step reads, and that the last one gives */
