@@ -112,12 +112,11 @@ static unsigned pooling_named(struct conf *c, const char *name)
 static void read_pooling(struct reading *r, struct conf *c)
 {
 	const struct json *mode = conf_get(c, "pooling_mode");
-	int dim = conf_int_or(c,
-	                      conf_get(c, "embedding_dimension") ? "embedding_dimension" : "word_embedding_dimension",
-	                      r->m->shape.hidden, 1, CONF_DIM_MAX);
 	unsigned rows = 0;
 	int n = 0;
 
+	if (r->n_step)
+		conf_fail(c, E_UNSUPPORTED, "a Pooling of what another module gives is not computed by this version");
 	for (size_t i = 0; i < sizeof poolings / sizeof *poolings && !mode; i++)
 		if (conf_bool_or(c, poolings[i].key, false))
 			rows |= poolings[i].rows;
@@ -132,10 +131,6 @@ static void read_pooling(struct reading *r, struct conf *c)
 	for (unsigned k = rows; k; k &= k - 1)
 		n++;
 	r->width = r->e->in = n * r->m->shape.hidden;
-	/* Some folders give the width of what later modules make of it. */
-	if (dim != r->m->shape.hidden && r->n_step)
-		conf_fail(c, E_FORMAT, "word_embedding_dimension: %d, where the model's rows have %d", dim,
-		          r->m->shape.hidden);
 }
 
 /* The difference of two rows of the output matrix. */

@@ -29,6 +29,18 @@ static void write_file(const char *name, const char *text)
 	CHECK(f && fputs(text, f) >= 0 && !fclose(f), "%s", path);
 }
 
+/* The weights of a LayerNorm in the second folder of modules. */
+static void write_norm(void)
+{
+	static const float gains[48];
+	struct tensor_out gain = { "norm.weight", DT_F32, 1, { 48 }, gains };
+	char path[4300];
+	struct err err;
+
+	snprintf(path, sizeof path, "%s/2_Module/model.safetensors", tmp);
+	CHECK(!safetensors_write(path, &gain, 1, &err), "%s", err.msg);
+}
+
 /* A folder with links to the files of another, and two folders of modules. */
 static void make_folder(const char *from)
 {
@@ -48,6 +60,7 @@ static void make_folder(const char *from)
 		snprintf(path, sizeof path, "%s/%d_Module", tmp, i);
 		CHECK(!mkdir(path, 0700), "%s", path);
 	}
+	write_norm();
 }
 
 static void drop_folder(void)
@@ -100,6 +113,9 @@ static const struct broken {
 	{ MODULES("Dense"), "{\"in_features\": 48, \"out_features\": 8}", "1_Module/model.safetensors", "abcdefghijk",
 	  "1_Module/model.safetensors" },
 	{ MODULES("LogitScore"), "{\"true_token_id\": 99999}", NULL, NULL, "true_token_id" },
+	{ "[{\"type\": \"a.LayerNorm\", \"path\": \"2_Module\"}, {\"type\": \"a.Pooling\", \"path\": \"1_Module\"}]",
+	  "{}", "2_Module/config.json", "{\"dimension\": 48}",
+	  "1_Module/config.json: a Pooling of what another module" },
 	{ "[]", NULL, "config_sentence_transformers.json", "{\"prompts\": {\"a\": 5}}", "\"a\" is not a string" },
 	{ "[]", NULL, "config_sentence_transformers.json", "{\"default_prompt_name\": \"b\"}", "default_prompt_name" },
 	{ "[]", NULL, "sentence_bert_config.json", "[", "sentence_bert_config.json" },
