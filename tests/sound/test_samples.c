@@ -247,6 +247,46 @@ static void check_lies(void)
 	      "%s", err.msg);
 }
 
+/* The checksum of the Ogg page that begins the file and is n bytes long, anew (RFC 3533, section 6). */
+static void sum_page(size_t n)
+{
+	uint32_t sum = 0;
+
+	put32(22, 0);
+	for (size_t i = 0; i < n; i++) {
+		sum ^= (uint32_t)made.p[i] << 24;
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum << 1 ^ (sum >> 31 ? 0x04c11db7 : 0);
+	}
+	put32(22, sum);
+}
+
+static void check_cut_vorbis(size_t n)
+{
+	struct err err;
+
+	CHECK(try_decode(made.p, n, &err) == E_FORMAT && strstr(err.msg, "Vorbis headers"), "%s", err.msg);
+}
+
+/* Vorbis files that are cut behind their first page and have the name of Opus's header somewhere.  Their headers must be read
+ * before libsndfile reads them, which loses memory with such ones. */
+static void check_names(void)
+{
+	enum { PACKET = 28, RATES = PACKET + 16, PAGE = PACKET + 30 };
+	static float silence[4000];
+
+	write_file(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 44100, 1, silence, 4000);
+	CHECK(made.p[26] == 1 && made.p[27] == 30 && !memcmp(made.p + PACKET, "\1vorbis", 7), "other pages");
+	memmove(made.p + PAGE, made.p, PAGE);
+	/* In the bit rates. */
+	memcpy(made.p + RATES, "OpusHead", 8);
+	sum_page(PAGE);
+	check_cut_vorbis(PAGE);
+	/* In a page before it, of a wrong checksum. */
+	memcpy(made.p + PACKET, "OpusHead", 8);
+	check_cut_vorbis(2 * PAGE);
+}
+
 /* Silence that a few bytes stand for: refused by what it would become. */
 static void check_bomb(void)
 {
@@ -268,6 +308,7 @@ int main(void)
 {
 	check_kinds();
 	check_lies();
+	check_names();
 	check_bomb();
 	check_broken();
 	return 0;

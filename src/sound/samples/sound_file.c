@@ -110,6 +110,43 @@ static sf_count_t where_is(void *arg)
 /* The library begins the use of other libraries with the first file that needs them, without a lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+/* Bytes of the Ogg page that p begins with; 0: it is not whole.  RFC 3533, section 6. */
+static size_t page_bytes(const uint8_t *p, size_t n)
+{
+	size_t head = n > 26 ? 27 + (size_t)p[26] : SIZE_MAX, all = head;
+
+	if (head > n)
+		return 0;
+	for (size_t i = 27; i < head; i++)
+		all += p[i];
+	return all <= n ? all : 0;
+}
+
+/* Is the checksum of that page right? */
+static bool page_right(const uint8_t *p, size_t n)
+{
+	enum { AT = 22, END = AT + 4 };
+	uint32_t sum = 0, is = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		sum ^= (uint32_t)(i >= AT && i < END ? 0 : p[i]) << 24;
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum << 1 ^ (sum >> 31 ? 0x04c11db7 : 0);
+	}
+	for (int i = END; i > AT; i--)
+		is = is << 8 | p[i - 1];
+	return sum == is;
+}
+
+/* Is the first page, which libsndfile knows a stream by, that of an Opus stream?  RFC 7845, section 5.1.  A page whose checksum
+ * is wrong is passed over, and another stream may follow. */
+static bool is_opus(const struct reading *r)
+{
+	size_t n = page_bytes(r->p, r->n);
+
+	return n && begins(r->p, n, 27 + (size_t)r->p[26], "OpusHead") && page_right(r->p, n);
+}
+
 /* libsndfile 1.2 loses the memory of Vorbis headers that it cannot read, so they are read by their own library before. */
 #ifdef WEFT_VORBISFILE
 static size_t vorbis_read(void *to, size_t size, size_t n, void *arg)
@@ -331,8 +368,7 @@ static int decode(struct reading *r, struct err *err)
 	float *block;
 	int rc;
 
-	if (!strcmp(r->kind, "Ogg") && !memmem(r->p, r->n < 64 ? r->n : 64, "OpusHead", 8) &&
-	    (rc = check_vorbis(r, err)))
+	if (!strcmp(r->kind, "Ogg") && !is_opus(r) && (rc = check_vorbis(r, err)))
 		return rc;
 	if ((rc = open_file(r, err)) || (rc = check_header(r, err)))
 		return rc;
