@@ -92,6 +92,15 @@ void bind_apart(struct binder *b, const struct weight *w)
 		store_apart(b->st, w);
 }
 
+void bind_usual_basis(struct binder *b, const struct weight *w)
+{
+	if (!b->code && w->basis)
+		b->code = err_set(b->err, E_UNSUPPORTED,
+		                  "%s: tensor %s: is in a rotated basis, in which routers, experts and matrices of "
+		                  "separate heads are not read",
+		                  b->st->dir, w->name);
+}
+
 void bind_looked_up(struct binder *b, struct weight *w)
 {
 	struct model *m = b->m;

@@ -41,6 +41,9 @@ void bind_rows_only(struct binder *b, struct weight *w);
 void bind_looked_up(struct binder *b, struct weight *w);
 /* w is looked up or laid out anew, not multiplied as it is: no adapter can be for it. */
 void bind_apart(struct binder *b, const struct weight *w);
+/* E_UNSUPPORTED if w is in a rotated basis (quant/basis.h): for a matrix whose operation takes its inputs as they are, which are
+ * routers, experts, and matrices that are multiplied head by head. */
+void bind_usual_basis(struct binder *b, const struct weight *w);
 /* n floats for the binder to fill, that operations may be given: a table made of tensors or of the config. */
 float *bind_table(struct binder *b, size_t n);
 /* n floats of the tensor of that full name, each plus add; NULL after a failure. */

@@ -471,6 +471,7 @@ static void bind_experts(struct binder *b, struct encoder *e, const struct encod
 
 	f->hidden = h;
 	bind_weight(b, &f->router, n, h, "%s", path_in(path, e, i, "mlp.router.layer"));
+	bind_usual_basis(b, &f->router);
 	first = bind_floats(b, (int64_t)(each * (size_t)n), 0, "%s", path_in(path, e, i, "mlp.experts.mlp.w1"));
 	for (int k = 0; k < n && !b->code; k++)
 		b->code = weight_plain(&up[k], path, DT_F32, p->inner, h, first + (size_t)k * each,

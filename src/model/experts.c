@@ -89,6 +89,7 @@ static void bind_each(struct mixture *x)
 			bind_weight(x->b, &to[i][e], i < 2 ? x->m->inner : x->hidden, i < 2 ? x->hidden : x->m->inner,
 			            "layers.%d.%sexperts.%d.%s", x->layer, x->at, e, x->proj[i]);
 			bind_apart(x->b, &to[i][e]);
+			bind_usual_basis(x->b, &to[i][e]);
 		}
 }
 
@@ -196,6 +197,7 @@ static void bind_shared(struct mixture *x, struct ffn *f)
 		return;
 	bind_weight(x->b, &f->shared_router, 1, x->hidden, "layers.%d.%s%s_gate", x->layer, x->at, x->shared);
 	bind_apart(x->b, &f->shared_router);
+	bind_usual_basis(x->b, &f->shared_router);
 	x->moe->shared_router = &f->shared_router;
 }
 
@@ -207,6 +209,7 @@ static void bind_router(struct mixture *x, struct ffn *f)
 	            x->layer, x->at, x->router);
 	bind_rows_only(x->b, &f->router); /* multiplied in floats */
 	bind_apart(x->b, &f->router);
+	bind_usual_basis(x->b, &f->router);
 	if (m->router_bias)
 		x->moe->router_bias = bind_floats(x->b, m->experts, 0, "layers.%d.%s%s.bias", x->layer, x->at,
 		                                  x->router);

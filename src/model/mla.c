@@ -119,6 +119,7 @@ static void bind_kv_b(struct binder *b, struct mla *a, int heads, const char *at
 	bind_weight(b, &kv_b, heads * rows, a->kv_lora, "layers.%d.%s.kv_b_proj", layer, at);
 	bind_rows_only(b, &kv_b); /* read in parts of one head */
 	bind_apart(b, &kv_b);
+	bind_usual_basis(b, &kv_b);
 	for (int h = 0; h < heads && !b->code; h++) {
 		transpose(b, &a->to_latent[h], &kv_b, h * rows, a->nope);
 		a->from_latent[h] = weight_rows(&kv_b, h * rows + a->nope, a->values);

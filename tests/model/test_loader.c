@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -404,6 +405,64 @@ static void test_broken_configs(void **state)
 	}
 }
 
+/* ---- weights in another basis ---- */
+
+static const char *latent; /* a folder of a model with latent attention */
+
+/* Says beside a model that a matrix is in a rotated basis, and loads it. */
+static void rotated_says(const char *dir, const char *name, int code, const char *says)
+{
+	char text[512];
+
+	snprintf(text, sizeof text,
+	         "{\"prism.hadamard.version\":1,\"prism.hadamard.block_size\":8,"
+	         "\"prism.hadamard.transform\":\"normalized-sylvester-walsh-hadamard\","
+	         "\"prism.hadamard.axis\":\"input-last-dimension\",\"prism.hadamard.sign_mode\":\"identity\","
+	         "\"prism.hadamard.weight_names\":[\"%s\"]}",
+	         name);
+	folder_puts(dir, "hadamard.json", text);
+	load_says(dir, code, says);
+}
+
+/* Matrices whose operations do not turn their inputs are refused. */
+static void test_rotated(void **state)
+{
+	static const struct {
+		const struct made_qwen *q;
+		const char *name, *says; /* says NULL: it is read */
+	} cases[] = {
+		{ &tiny, "model.language_model.layers.0.mlp.down_proj.weight", NULL },
+		{ &tiny_moe, "model.language_model.layers.0.mlp.shared_expert.up_proj.weight", NULL },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.gate.weight", "layers.1.mlp.gate.weight|routers" },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.shared_expert_gate.weight",
+		  "shared_expert_gate.weight|routers" },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.experts.down_proj", "experts.down_proj|a stack" },
+		{ &tiny_next, "model.layers.1.mlp.experts.2.up_proj.weight", "experts.2.up_proj.weight|experts" },
+	};
+	static const char *const files[] = { "config.json", "model.safetensors" };
+	char *dir;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct made m;
+
+		dir = folder_new();
+		made_init(&m);
+		make(dir, cases[i].q, &m, NULL, NULL, 0);
+		rotated_says(dir, cases[i].name, cases[i].says ? E_UNSUPPORTED : 0, cases[i].says ? cases[i].says : "");
+		folder_remove(dir);
+	}
+	dir = folder_new();
+	for (int i = 0; i < 2; i++) {
+		char from[4096];
+
+		snprintf(from, sizeof from, "%s/%s", latent, files[i]);
+		assert_int_equal(symlink(from, folder_path(dir, files[i])), 0);
+	}
+	rotated_says(dir, "model.layers.1.self_attn.o_proj.weight", 0, "");
+	rotated_says(dir, "model.layers.1.self_attn.kv_b_proj.weight", E_UNSUPPORTED, "kv_b_proj.weight|heads");
+	folder_remove(dir);
+}
+
 /* What nothing uses is named, with a reason. */
 static void test_ignored(void **state)
 {
@@ -432,14 +491,17 @@ static void test_ignored(void **state)
 	folder_remove(dir);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sound),          cmocka_unit_test(test_broken_tensors),
 		cmocka_unit_test(test_broken_configs), cmocka_unit_test(test_ignored),
-		cmocka_unit_test(test_real_sizes),
+		cmocka_unit_test(test_real_sizes),     cmocka_unit_test(test_rotated),
 	};
 
+	if (argc != 2)
+		return 2;
+	latent = argv[1];
 	log_set_level((enum log_level) - 1); /* the warnings are what is tested */
 	return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }
