@@ -1,7 +1,6 @@
 /* basis.c - see basis.h. */
 #include "quant/basis.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

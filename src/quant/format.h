@@ -98,7 +98,6 @@ enum arith { ARITH_F32, ARITH_FAST };
 
 /* A matrix of a model file: rows outputs by cols inputs, y = x W'.  Borrowed from the mapped file; never written. */
 struct packed;
-struct basis; /* basis.h */
 struct basis; /* quant/basis.h */
 struct weight {
 	const struct format *fmt;
