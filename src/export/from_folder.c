@@ -291,6 +291,11 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 	if (st->coded)
 		m.code = err_set(err, E_UNSUPPORTED, "%s: is quantised already; take the model that it was made from",
 		                 st->dir);
+	if (st->basis)
+		m.code = err_set(err, E_UNSUPPORTED,
+		                 "%s: has weights in a rotated basis, which no file is written with; take the model "
+		                 "that it was made from",
+		                 st->dir);
 	if (strcmp(st->box.ops->name, "folder"))
 		m.code = err_set(err, E_UNSUPPORTED, "%s: is not a model folder; for a GGUF file, name the file itself",
 		                 st->dir);

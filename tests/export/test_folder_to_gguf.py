@@ -222,6 +222,11 @@ with tempfile.TemporaryDirectory() as tmp:
     refused(lambda c: c.update(full_attention_interval=0), config, "full_attention_interval")
     refused(lambda c: None, split, "no name here for the way in which it cuts text")
     refused(lambda c: None, far, "the embedding has 2048 rows")
+    rotated = {"version": 1, "block_size": 8, "transform": "normalized-sylvester-walsh-hadamard", "axis": "input-last-dimension",
+               "sign_mode": "identity", "weight_names": ["model.language_model.layers.1.mlp.down_proj.weight"]}
+    json.dump({"prism.hadamard." + k: v for k, v in rotated.items()}, open(os.path.join(cut, "hadamard.json"), "w"))
+    refused(lambda c: None, config, "rotated basis")
+    os.remove(os.path.join(cut, "hadamard.json"))
     refused(lambda c: None, {"model": {"type": "Unigram"}}, "with a vocabulary")
     refused(lambda c: None, {"model": {"type": "WordPiece"}}, "of pairs (BPE) and of Unigram")
 
