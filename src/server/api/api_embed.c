@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -15,11 +14,6 @@
 #include "server/inside.h"
 #include "server/routes.h"
 
-#define ABOUT                                                                  \
-	{ "user" }, { "safety_identifier" }, { "metadata" }, { "cache_salt" }, \
-	{                                                                      \
-		"priority"                                                     \
-	}
 static const struct field embed_fields[] = {
 	TAKEN("model", TAKES_STRING),
 	{ "input" },
@@ -30,7 +24,7 @@ static const struct field embed_fields[] = {
 	{ "normalize" },
 	{ "prompt_name" },
 	{ "add_special_tokens", "true" },
-	ABOUT,
+	TEXTS_ABOUT,
 	{ "input_type", "", "name the instruction that the model knows with prompt_name, or put it into input" },
 	{ NULL },
 };
@@ -70,38 +64,11 @@ static const struct field pooling_fields[] = {
 	{ "truncate_prompt_tokens" },
 	{ "use_activation" },
 	SYNONYM("normalize", "use_activation"),
-	ABOUT,
+	TEXTS_ABOUT,
 	{ NULL },
 };
 
 /* ---- reading ---- */
-
-static struct json *check_body(struct generation *g, struct json *body, const struct field *fields, struct problem *p)
-{
-	const struct field *const tables[] = { fields, NULL };
-
-	return body_check(body, tables, &g->params.warnings, p);
-}
-
-static int is_word(const struct json *body, const char *field, const char *word)
-{
-	const char *s = json_str(json_get(body, field), NULL);
-
-	return s && !strcasecmp(s, word);
-}
-
-/* vLLM's truncate_prompt_tokens, where -1 is the model's own limit. */
-static int read_cut(struct generation *g, const struct json *body, struct problem *p)
-{
-	struct texts_ask *own = g->own;
-	int64_t most = 0;
-	int r = field_int(body, "truncate_prompt_tokens", -1, INT32_MAX, &most, p);
-
-	own->cut |= most < 0;
-	own->most = most > 0 ? most : 0;
-	own->ends = is_word(body, "truncation_side", "left") || is_word(body, "truncation_direction", "left");
-	return r;
-}
 
 /* OpenAI's API takes no empty text. */
 static int refuse_empty(const struct json *v, const char *field, struct problem *p)
@@ -124,11 +91,11 @@ static int read_openai(struct generation *g, struct json *body, struct problem *
 	bool normalize = true;
 	int r;
 
-	if (!(body = check_body(g, body, embed_fields, p)))
+	if (!(body = texts_check(g, body, embed_fields, p)))
 		return p->status;
-	own->base64 = is_word(body, "encoding_format", "base64");
+	own->base64 = texts_word(body, "encoding_format", "base64");
 	if (!(r = texts_begin(g, body, WANT_VECTORS, p)) && !(r = texts_dimensions(g, body, "dimensions", p)) &&
-	    !(r = read_cut(g, body, p)) && !(r = field_bool(body, "normalize", &normalize, p)) &&
+	    !(r = texts_cut(g, body, "truncation_side", p)) && !(r = field_bool(body, "normalize", &normalize, p)) &&
 	    !(r = texts_prompt(g, body, "prompt_name", p)) && !(r = refuse_empty(json_get(body, "input"), "input", p)))
 		r = texts_read(g, json_get(body, "input"), "input", false, p);
 	own->raw = !normalize;
@@ -150,7 +117,7 @@ static int read_ollama(struct generation *g, struct json *body, struct problem *
 	struct texts_ask *own = g->own;
 	int r;
 
-	if (!(body = check_body(g, body, ollama_fields, p)))
+	if (!(body = texts_check(g, body, ollama_fields, p)))
 		return p->status;
 	own->cut = true;
 	own->raw = g->endpoint == &ollama_embeddings_endpoint && g->served->embedder && !g->served->embedder->writes;
@@ -167,13 +134,14 @@ static int read_tei(struct generation *g, struct json *body, struct problem *p)
 	struct texts_ask *own = g->own;
 	int r;
 
-	if (!(body = check_body(g, body, tei_fields, p)))
+	if (!(body = texts_check(g, body, tei_fields, p)))
 		return p->status;
 	own->cut = true;
 	if (!(r = texts_begin(g, body, all ? WANT_ROWS : WANT_VECTORS, p)) &&
 	    !(r = field_bool(body, "truncate", &own->cut, p)) && !(r = field_bool(body, "normalize", &normalize, p)) &&
 	    !(r = texts_prompt(g, body, "prompt_name", p)) && !(r = texts_dimensions(g, body, "dimensions", p)) &&
-	    !(r = read_cut(g, body, p)) && !(r = refuse_empty(json_get(body, "inputs"), "inputs", p)))
+	    !(r = texts_cut(g, body, "truncation_direction", p)) &&
+	    !(r = refuse_empty(json_get(body, "inputs"), "inputs", p)))
 		r = texts_read(g, json_get(body, "inputs"), "inputs", false, p);
 	own->raw = !normalize;
 	json_free(body);
@@ -186,7 +154,7 @@ static int read_llama(struct generation *g, struct json *body, struct problem *p
 	int64_t norm = 2;
 	int r;
 
-	if (!(body = check_body(g, body, llama_fields, p)))
+	if (!(body = texts_check(g, body, llama_fields, p)))
 		return p->status;
 	if (!(r = texts_begin(g, body, WANT_VECTORS, p)) &&
 	    !(r = field_int(body, "embd_normalize", -1, 1 << 10, &norm, p)) &&
@@ -229,15 +197,15 @@ static int read_cohere(struct generation *g, struct json *body, struct problem *
 	struct texts_ask *own = g->own;
 	int r;
 
-	if (!(body = check_body(g, body, cohere_fields, p)))
+	if (!(body = texts_check(g, body, cohere_fields, p)))
 		return p->status;
-	own->cut = !is_word(body, "truncate", "none");
-	own->ends = is_word(body, "truncate", "start");
+	own->cut = !texts_word(body, "truncate", "none");
+	own->ends = texts_word(body, "truncate", "start");
 	if (!(r = texts_begin(g, body, WANT_VECTORS, p)) && !(r = texts_dimensions(g, body, "output_dimension", p)) &&
 	    !(r = read_cohere_types(g, body, p))) {
-		if (is_word(body, "input_type", "search_query"))
+		if (texts_word(body, "input_type", "search_query"))
 			texts_usual_prompt(g, query);
-		else if (is_word(body, "input_type", "search_document"))
+		else if (texts_word(body, "input_type", "search_document"))
 			texts_usual_prompt(g, document);
 		r = json_kind(json_get(body, "texts")) == JSON_ARRAY && json_len(json_get(body, "texts")) ?
 		            texts_read(g, json_get(body, "texts"), "texts", false, p) :
@@ -258,11 +226,11 @@ static int read_pooling(struct generation *g, struct json *body, struct problem 
 	struct texts_ask *own = g->own;
 	int r;
 
-	if (!(body = check_body(g, body, pooling_fields, p)))
+	if (!(body = texts_check(g, body, pooling_fields, p)))
 		return p->status;
-	own->base64 = is_word(body, "encoding_format", "base64");
-	rows = is_word(body, "task", "token_embed") || is_word(body, "task", "token_classify");
-	labels = is_word(body, "task", "classify");
+	own->base64 = texts_word(body, "encoding_format", "base64");
+	rows = texts_word(body, "task", "token_embed") || texts_word(body, "task", "token_classify");
+	labels = texts_word(body, "task", "classify");
 	if (!json_get(body, "task") && g->served->embedder)
 		labels = !(rows = g->served->embedder->all_rows) && g->served->embedder->kind != EMBEDS;
 	if (!(r = texts_begin(g, body,
@@ -270,7 +238,7 @@ static int read_pooling(struct generation *g, struct json *body, struct problem 
 	                      labels ? WANT_LABELS :
 	                               WANT_VECTORS,
 	                      p)) &&
-	    !(r = texts_dimensions(g, body, "dimensions", p)) && !(r = read_cut(g, body, p)) &&
+	    !(r = texts_dimensions(g, body, "dimensions", p)) && !(r = texts_cut(g, body, NULL, p)) &&
 	    !(r = field_bool(body, "use_activation", &act, p)) &&
 	    !(r = refuse_empty(json_get(body, "input"), "input", p)))
 		r = texts_read(g, json_get(body, "input"), "input", false, p);

@@ -6,18 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "server/api/texts.h"
 #include "server/inside.h"
 #include "server/routes.h"
 
-#define ABOUT                                                                  \
-	{ "user" }, { "safety_identifier" }, { "metadata" }, { "cache_salt" }, \
-	{                                                                      \
-		"priority"                                                     \
-	}
 static const struct field rerank_fields[] = {
 	TAKEN("model", TAKES_STRING),
 	{ "query" },
@@ -32,7 +26,7 @@ static const struct field rerank_fields[] = {
 	{ "truncation_direction", "\"right\"|\"left\"|\"Right\"|\"Left\"" },
 	{ "truncate_prompt_tokens" },
 	{ "max_tokens_per_doc" },
-	ABOUT,
+	TEXTS_ABOUT,
 	{ NULL },
 };
 static const struct field score_fields[] = {
@@ -46,11 +40,12 @@ static const struct field score_fields[] = {
 	{ "data_2" },
 	{ "truncate_prompt_tokens" },
 	{ "use_activation" },
-	ABOUT,
+	TEXTS_ABOUT,
 	{ NULL },
 };
 static const struct field classify_fields[] = {
-	TAKEN("model", TAKES_STRING), { "input" }, { "truncate_prompt_tokens" }, { "use_activation" }, ABOUT, { NULL },
+	TAKEN("model", TAKES_STRING), { "input" }, { "truncate_prompt_tokens" },
+	{ "use_activation" },         TEXTS_ABOUT, { NULL },
 };
 static const struct field predict_fields[] = {
 	TAKEN("model", TAKES_STRING),
@@ -63,13 +58,6 @@ static const struct field predict_fields[] = {
 static const struct field similarity_fields[] = {
 	TAKEN("model", TAKES_STRING), { "inputs" }, { "parameters" }, { NULL }
 };
-
-static struct json *check_body(struct generation *g, struct json *body, const struct field *fields, struct problem *p)
-{
-	const struct field *const tables[] = { fields, NULL };
-
-	return body_check(body, tables, &g->params.warnings, p);
-}
 
 /* ---- reading ---- */
 
@@ -136,25 +124,20 @@ static int read_pairs(struct generation *g, const struct json *a, const char *na
 	return r;
 }
 
-/* Options about cutting and about raw scores that these APIs share. */
+/* Options about raw scores, and about cutting, that these APIs share.  cuts: texts that are too long are cut unless the body says
+ * otherwise. */
 static int read_options(struct generation *g, const struct json *body, bool cuts, struct problem *p)
 {
 	struct texts_ask *own = g->own;
-	const char *side = json_str(json_get(body, "truncation_direction"), NULL);
-	int64_t most = 0;
 	bool act = true;
 	int r;
 
 	own->cut = cuts;
 	if ((r = field_bool(body, "truncate", &own->cut, p)) || (r = field_bool(body, "raw_scores", &own->raw, p)) ||
-	    (r = field_bool(body, "use_activation", &act, p)) ||
-	    (r = field_int(body, "truncate_prompt_tokens", -1, INT32_MAX, &most, p)))
+	    (r = field_bool(body, "use_activation", &act, p)))
 		return r;
 	own->raw |= !act;
-	own->cut |= most < 0;
-	own->most = most > 0 ? most : 0;
-	own->ends = side && !strcasecmp(side, "left");
-	return 0;
+	return texts_cut(g, body, cuts ? "truncation_direction" : NULL, p);
 }
 
 static int read_rerank(struct generation *g, struct json *body, struct problem *p)
@@ -165,7 +148,7 @@ static int read_rerank(struct generation *g, struct json *body, struct problem *
 	int64_t top = 0;
 	int r;
 
-	if (!(body = check_body(g, body, rerank_fields, p)))
+	if (!(body = texts_check(g, body, rerank_fields, p)))
 		return p->status;
 	own->body = body;
 	own->bare = json_get(body, "texts") != NULL;
@@ -191,7 +174,7 @@ static int read_score(struct generation *g, struct json *body, struct problem *p
 	};
 	int r, k = 0;
 
-	if (!(body = check_body(g, body, score_fields, p)))
+	if (!(body = texts_check(g, body, score_fields, p)))
 		return p->status;
 	while (k < 3 && !(json_get(body, names[k][0]) && json_get(body, names[k][1])))
 		k++;
@@ -208,7 +191,7 @@ static int read_classify(struct generation *g, struct json *body, struct problem
 {
 	int r;
 
-	if (!(body = check_body(g, body, classify_fields, p)))
+	if (!(body = texts_check(g, body, classify_fields, p)))
 		return p->status;
 	if (!(r = texts_begin(g, body, WANT_LABELS, p)) && !(r = read_options(g, body, false, p)))
 		r = texts_read(g, json_get(body, "input"), "input", false, p);
@@ -224,7 +207,7 @@ static int read_predict(struct generation *g, struct json *body, struct problem 
 	char name[60];
 	int r;
 
-	if (!(body = check_body(g, body, predict_fields, p)))
+	if (!(body = texts_check(g, body, predict_fields, p)))
 		return p->status;
 	v = json_get(body, "inputs");
 	own->batch = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) == JSON_ARRAY;
@@ -251,7 +234,7 @@ static int read_similarity(struct generation *g, struct json *body, struct probl
 	const struct json *in;
 	int r;
 
-	if (!(body = check_body(g, body, similarity_fields, p)))
+	if (!(body = texts_check(g, body, similarity_fields, p)))
 		return p->status;
 	in = json_get(body, "inputs");
 	own->cut = true;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/allowance.h"
@@ -36,6 +37,34 @@ void texts_no_end(struct generation *g, struct choice *c)
 {
 	(void)g;
 	(void)c;
+}
+
+/* ---- fields ---- */
+
+struct json *texts_check(struct generation *g, struct json *body, const struct field *fields, struct problem *p)
+{
+	const struct field *const tables[] = { fields, NULL };
+
+	return body_check(body, tables, &g->params.warnings, p);
+}
+
+bool texts_word(const struct json *body, const char *field, const char *word)
+{
+	const char *s = json_str(json_get(body, field), NULL);
+
+	return s && !strcasecmp(s, word);
+}
+
+int texts_cut(struct generation *g, const struct json *body, const char *side, struct problem *p)
+{
+	struct texts_ask *own = g->own;
+	int64_t most = 0;
+	int r = field_int(body, "truncate_prompt_tokens", -1, INT32_MAX, &most, p);
+
+	own->cut |= most < 0;
+	own->most = most > 0 ? most : 0;
+	own->ends = side && texts_word(body, side, "left");
+	return r;
 }
 
 /* ---- what the model can do ---- */

@@ -48,9 +48,23 @@ void texts_no_end(struct generation *g, struct choice *c);
 /* What the model is to be able to do. */
 enum texts_want { WANT_VECTORS, WANT_ROWS, WANT_SCORES, WANT_LABELS, WANT_NEARNESS };
 
+/* Members about the client that all of these requests may have, in a table of fields. */
+#define TEXTS_ABOUT                                                            \
+	{ "user" }, { "safety_identifier" }, { "metadata" }, { "cache_salt" }, \
+	{                                                                      \
+		"priority"                                                     \
+	}
+/* body_check with one table. */
+struct json *texts_check(struct generation *g, struct json *body, const struct field *fields, struct problem *p);
+/* Whether the member is that word, in any case. */
+bool texts_word(const struct json *body, const char *field, const char *word);
+
 /* Begins: reads the model and what clients say about themselves (body_of), and refuses, with 400, what the model cannot do.
  * 0, or *p's status. */
 int texts_begin(struct generation *g, const struct json *body, enum texts_want want, struct problem *p);
+/* "truncate_prompt_tokens" of vLLM, where -1 is the model's own limit.  side: the member that says which side of a text is cut;
+ * NULL: there is none. */
+int texts_cut(struct generation *g, const struct json *body, const char *side, struct problem *p);
 /* "dimensions", held to what the model gives; and a prompt by its name. */
 int texts_dimensions(struct generation *g, const struct json *body, const char *field, struct problem *p);
 int texts_prompt(struct generation *g, const struct json *body, const char *field, struct problem *p);
