@@ -130,6 +130,21 @@ class Vectors(Case):
         self.near(self.good("/api/embed", {"input": "cats", "dimensions": 8})["embeddings"][0], cut, 0)
         self.bad("/v1/embeddings", {"input": "cats", "dimensions": 49}, "48 numbers")
 
+    def test_cut(self):
+        """What is cut off a text, or off ids, changes nothing."""
+        def ask(text, **more):
+            return self.good("/v1/embeddings", {"input": text, **more})["data"][0]["embedding"]
+
+        ids = [5 + k % 20 for k in range(30)]
+        self.assertEqual(ask(ids, truncate_prompt_tokens=7), ask(ids[:7]))
+        self.assertEqual(ask(ids, truncate_prompt_tokens=7, truncation_side="left"), ask(ids[-7:]))
+        self.assertNotEqual(ask(ids[:7]), ask(ids[-7:]))
+        long, other = "word " * 40, "cats and hello " * 20
+        for side, same, differ in (("right", lambda x: long + x, lambda x: x + long), ("left", lambda x: x + long, lambda x: long + x)):
+            cut = {"truncate_prompt_tokens": 12, "truncation_side": side}
+            self.assertEqual(ask(same("is"), **cut), ask(same(other), **cut))
+            self.assertNotEqual(ask(differ("is "), **cut), ask(differ(other), **cut))
+
     def test_shapes(self):
         whole = self.good("/v1/embeddings", {"input": ["cats", "hello"]})
         want = [d["embedding"] for d in whole["data"]]

@@ -413,14 +413,17 @@ int text_take(struct generation *g, int i, const struct json *a, const struct js
 static int read_ids(struct generation *g, int i, const struct json *ids, const char *name, struct problem *p)
 {
 	const struct texts_ask *own = g->own;
-	size_t n = json_len(ids);
+	size_t n = json_len(ids), from = 0;
 	int limit = text_limit(g);
 	char where[80], expected[60];
 
 	if (n > (size_t)limit && !own->cut && !own->most)
 		return too_many(g, n, limit, name, p);
-	n = n > (size_t)limit ? (size_t)limit : n;
-	for (size_t k = 0; k < n && allowance_spend(1); k++) {
+	if (n > (size_t)limit && own->ends)
+		from = n - (size_t)limit;
+	else if (n > (size_t)limit)
+		n = (size_t)limit;
+	for (size_t k = from; k < n && allowance_spend(1); k++) {
 		int64_t id;
 
 		if (json_to_int(json_at(ids, k), &id) || id < 0 || id >= g->served->vocab) {
