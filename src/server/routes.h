@@ -21,4 +21,7 @@ extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_dro
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);
 
+/* Appends a list of what a model can do: "completion", and a name for each bit of `can` (served_can). */
+void put_capabilities(unsigned can, struct buf *b);
+
 #endif

@@ -16,11 +16,11 @@ struct listing {
 	char first[256], last[256];
 };
 
-static void put_abilities(struct buf *b, unsigned can)
+void put_capabilities(unsigned can, struct buf *b)
 {
 	static const char *const name[] = { "chat", "tools", "thinking", "insert", "vision", "audio" };
 
-	buf_puts(b, ",\"capabilities\":[\"completion\"");
+	buf_puts(b, "[\"completion\"");
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
 		if (can & 1u << i)
 			buf_printf(b, ",\"%s\"", name[i]);
@@ -61,8 +61,8 @@ static void put_model(struct listing *l, const struct known_model *m, const char
 		buf_puts(b, ",\"error\":");
 		json_put_cstr(b, m->source.why.code ? m->source.why.msg : m->why.msg);
 	}
-	buf_putc(b, '}');
-	put_abilities(b, served_can(d));
+	buf_puts(b, "},\"capabilities\":");
+	put_capabilities(served_can(d), b);
 	buf_putc(b, '}');
 	snprintf(l->last, sizeof l->last, "%.*s", (int)n, name);
 	if (l->count == 1)

@@ -533,18 +533,6 @@ const struct endpoint ollama_generate_endpoint = ENDPOINT(read_generate);
 
 /* ---- the model ---- */
 
-static void put_capabilities(const struct served *d, struct buf *b)
-{
-	static const char *const name[] = { NULL, "tools", "thinking", "insert", "vision", "audio" };
-	unsigned can = served_can(d);
-
-	buf_puts(b, "[\"completion\"");
-	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-		if (name[i] && can & 1u << i)
-			buf_printf(b, ",\"%s\"", name[i]);
-	buf_putc(b, ']');
-}
-
 static const char *arch_of(const struct served *d)
 {
 	return d->is.arch ? d->is.arch : "weft";
@@ -698,7 +686,7 @@ static void show(struct exchange *x)
 	           arch_of(d), d->ctx_max, arch_of(d), d->is.hidden, arch_of(d), d->vocab);
 	put_time(&b, x->srv->created);
 	buf_puts(&b, ",\"capabilities\":");
-	put_capabilities(d, &b);
+	put_capabilities(served_can(d) & ~CAN_CHAT, &b); /* ollama has no word for it */
 	buf_puts(&b, "}\n");
 	generation_reply(x->work, &b);
 	buf_fini(&b);
