@@ -259,24 +259,33 @@ int known_choose(struct exchange *x, const struct json *body, struct problem *p)
 	return r;
 }
 
+int known_name(const struct exchange *x, struct buf *name, bool *given, struct problem *p)
+{
+	size_t n = 0, bad;
+	const char *v = exchange_query(x, "model", &n);
+
+	*given = v != NULL;
+	if (!v)
+		buf_puts(name, "default");
+	else if (http_unescape((struct http_slice){ v, n }, name, &bad))
+		return problem_set(p, 400, NULL, "model", "?model= holds a bad percent escape");
+	return 0;
+}
+
 int known_ask(struct exchange *x, struct problem *p)
 {
 	struct known_models *k = &x->srv->known;
-	size_t n = 0, bad;
-	const char *given = exchange_query(x, "model", &n);
 	struct known_model *m;
 	struct buf name;
-	int r = 0;
+	bool given;
+	int r;
 
 	buf_init(&name);
-	if (!given)
-		buf_puts(&name, "default");
-	else if (http_unescape((struct http_slice){ given, n }, &name, &bad))
-		r = problem_set(p, 400, NULL, "model", "?model= holds a bad percent escape");
+	r = known_name(x, &name, &given, p);
 	pthread_mutex_lock(&k->lock);
-	m = r ? NULL : known_find(k, name.p ? name.p : "", name.n);
+	m = r ? NULL : known_find(k, name.p, name.n);
 	if (!r && !m) {
-		r = unknown(k, name.p ? name.p : "", name.n, p);
+		r = unknown(k, name.p, name.n, p);
 	} else if (!r && m->phase != KNOWN_LOADED) {
 		r = problem_set(p, 503, "model_not_loaded", "model",
 		                "the model \"%s\" is not loaded; a request to it loads it", m->about.name);

@@ -85,9 +85,10 @@ void known_close(struct server *s);
 
 /* Sets x->model as the member "model" of a body says, and waits until it is loaded.  A body without it means the default; so
  * does a value that is not a string, which model_read refuses.  ollama's clients write "name" as well, add ":latest",
- * and say in "keep_alive" for how long the model stays.  Not
- * 0: *p's status.  On a worker. */
+ * and say in "keep_alive" for how long the model stays.  Not 0: *p's status.  On a worker. */
 int known_choose(struct exchange *x, const struct json *body, struct problem *p);
+/* Appends the name in ?model=NAME of the path, or "default" where there is none.  Not 0: *p's status. */
+int known_name(const struct exchange *x, struct buf *name, bool *given, struct problem *p);
 /* Sets x->model as ?model=NAME of the path says; without it the default.  Waits for nothing: a model that is not loaded is a
  * 503 in *p. */
 int known_ask(struct exchange *x, struct problem *p);

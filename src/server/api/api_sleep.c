@@ -4,18 +4,6 @@
 #include "server/inside.h"
 #include "server/routes.h"
 
-/* The name in ?model=, decoded; *all: there is none. */
-static int asked(const struct exchange *x, struct buf *name, bool *all, struct problem *p)
-{
-	size_t n = 0, bad;
-	const char *given = exchange_query(x, "model", &n);
-
-	*all = !given;
-	if (given && http_unescape((struct http_slice){ given, n }, name, &bad))
-		return problem_set(p, 400, NULL, "model", "?model= holds a bad percent escape");
-	return 0;
-}
-
 struct look {
 	int n, awake, fixed; /* fixed: always loaded */
 };
@@ -29,13 +17,16 @@ static void look(void *arg, const struct known_model *m)
 	l->fixed += !m->source.open;
 }
 
-/* Not 0: *p's status, since there is no such model. */
-static int look_at(const struct exchange *x, const struct buf *name, bool all, struct look *l, struct problem *p)
+/* Looks at the model that ?model= names, or at all where it names none.  Not 0: *p's status. */
+static int look_at(const struct exchange *x, struct buf *name, bool *given, struct look *l, struct problem *p)
 {
-	if (!all)
-		return known_one(x->srv, name->p ? name->p : "", name->n, look, l, p);
-	known_each(x->srv, look, l);
-	return 0;
+	int r = known_name(x, name, given, p);
+
+	if (!r && *given)
+		r = known_one(x->srv, name->p, name->n, look, l, p);
+	else if (!r)
+		known_each(x->srv, look, l);
+	return r;
 }
 
 static void set(struct exchange *x, bool asleep)
@@ -43,17 +34,17 @@ static void set(struct exchange *x, bool asleep)
 	struct look l = { 0 };
 	struct problem p;
 	struct buf name;
-	bool all;
+	bool given;
 	int r;
 
 	buf_init(&name);
-	if (!(r = asked(x, &name, &all, &p)) && !(r = look_at(x, &name, all, &l, &p)) && l.fixed == l.n)
+	if (!(r = look_at(x, &name, &given, &l, &p)) && l.fixed == l.n)
 		r = problem_set(
 			&p, 400, "unsupported", "model",
 			"a server of one model keeps it loaded: docs/several-models.md says how to serve models that "
 			"can be unloaded");
 	if (!r)
-		known_sleep(x->srv, all ? NULL : name.p, name.n, asleep);
+		known_sleep(x->srv, given ? name.p : NULL, name.n, asleep);
 	buf_fini(&name);
 	if (r)
 		exchange_refuse(x, &p);
@@ -76,12 +67,11 @@ static void is_sleeping(struct exchange *x)
 	struct look l = { 0 };
 	struct problem p;
 	struct buf name;
-	bool all;
+	bool given;
 	int r;
 
 	buf_init(&name);
-	if (!(r = asked(x, &name, &all, &p)))
-		r = look_at(x, &name, all, &l, &p);
+	r = look_at(x, &name, &given, &l, &p);
 	buf_reset(&name);
 	buf_printf(&name, "{\"is_sleeping\":%s}\n", l.awake ? "false" : "true");
 	if (r)
