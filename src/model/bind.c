@@ -118,18 +118,37 @@ float *bind_table(struct binder *b, size_t n)
 	return arena_alloc(&b->m->vectors, size_mul(n, sizeof(float)));
 }
 
-const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
+static const float *floats_in(struct binder *b, struct arena *a, int64_t n, float add, const char *fmt, va_list ap)
 {
 	char path[PATH_BYTES];
 	const float *out = NULL;
-	va_list ap;
 
 	if (b->code)
 		return NULL;
-	va_start(ap, fmt);
 	path_of(b, path, fmt, ap);
+	b->code = store_floats(b->st, a, path, n, add, &out, b->err);
+	return out;
+}
+
+const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
+{
+	const float *out;
+	va_list ap;
+
+	va_start(ap, fmt);
+	out = floats_in(b, &b->m->vectors, n, add, fmt, ap);
 	va_end(ap);
-	b->code = store_floats(b->st, &b->m->vectors, path, n, add, &out, b->err);
+	return out;
+}
+
+const float *bind_host(struct binder *b, int64_t n, const char *fmt, ...)
+{
+	const float *out;
+	va_list ap;
+
+	va_start(ap, fmt);
+	out = floats_in(b, &b->m->arena, n, 0, fmt, ap);
+	va_end(ap);
 	return out;
 }
 

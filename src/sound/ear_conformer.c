@@ -9,7 +9,6 @@
  * convolution stay for those behind them.  Products are the backend's; what is between them is done here, on the host's
  * memory: a hundredth of the work. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,27 +62,9 @@ static void bind_product(struct binder *b, struct ear_linear *l, int rows, int c
 	}
 }
 
-/* What is read here and not by the backend: in the heap, before the backend may take the file away. */
-__attribute__((format(printf, 3, 4))) static const float *bind_here(struct binder *b, int n, const char *fmt, ...)
-{
-	const float *out = NULL;
-	char name[160];
-	va_list args;
-	int at;
-
-	if (b->code)
-		return NULL;
-	at = snprintf(name, sizeof name, "%s", b->prefix);
-	va_start(args, fmt);
-	vsnprintf(name + at, sizeof name - (size_t)at, fmt, args);
-	va_end(args);
-	b->code = store_floats(b->st, &b->m->arena, name, n, 0, &out, b->err);
-	return out;
-}
-
 static const float *bind_gain(struct binder *b, int n, int i, const char *name)
 {
-	return bind_here(b, n, "audio_tower.layers.%d.%s.weight", i, name);
+	return bind_host(b, n, "audio_tower.layers.%d.%s.weight", i, name);
 }
 
 static void bind_feed(struct binder *b, struct feed *f, int hidden, int i, int which, bool bounded)
@@ -116,10 +97,10 @@ static void bind_block(struct ear *e, struct binder *b, struct block *k, int i, 
 	bind_product(b, &k->v, h, h, i, "self_attn.v_proj", bounded);
 	bind_product(b, &k->post, h, h, i, "self_attn.post", bounded);
 	bind_weight(b, &k->relative.w, h, h, "audio_tower.layers.%d.self_attn.relative_k_proj", i);
-	scale = bind_here(b, c->dim, "audio_tower.layers.%d.self_attn.per_dim_scale", i);
+	scale = bind_host(b, c->dim, "audio_tower.layers.%d.self_attn.per_dim_scale", i);
 	k->pre_conv = bind_gain(b, h, i, "lconv1d.pre_layer_norm");
 	k->conv_norm = bind_gain(b, h, i, "lconv1d.conv_norm");
-	k->taps = bind_here(b, h * c->n_tap, "audio_tower.layers.%d.lconv1d.depthwise_conv1d.weight", i);
+	k->taps = bind_host(b, h * c->n_tap, "audio_tower.layers.%d.lconv1d.depthwise_conv1d.weight", i);
 	bind_product(b, &k->start, 2 * h, h, i, "lconv1d.linear_start", bounded);
 	bind_product(b, &k->end, h, h, i, "lconv1d.linear_end", bounded);
 	if (b->code)
@@ -141,7 +122,7 @@ static void bind_conv(struct ear *e, struct binder *b, int i)
 	c->conv_last[i] = t && t->n_dim == 4 && t->dim[3] == from && t->dim[1] != from;
 	bind_flat(b, &c->conv[i].w, c->channels[i], KERNEL * KERNEL * from,
 	          "audio_tower.subsample_conv_projection.layer%d.conv", i);
-	c->conv_gain[i] = bind_here(b, c->channels[i], "audio_tower.subsample_conv_projection.layer%d.norm.weight", i);
+	c->conv_gain[i] = bind_host(b, c->channels[i], "audio_tower.subsample_conv_projection.layer%d.norm.weight", i);
 }
 
 /* Bands that the convolutions leave of a row. */

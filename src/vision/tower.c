@@ -57,14 +57,7 @@ void bind_norm(struct binder *b, struct tower_norm *n, enum tower_norm_kind kind
 
 const float *bind_host_table(struct binder *b, int rows, int cols, const char *path)
 {
-	const float *out = NULL;
-	char name[PATH * 2];
-
-	if (b->code)
-		return NULL;
-	snprintf(name, sizeof name, "%s%s%s", b->prefix, path, bind_has(b, "%s.weight", path) ? ".weight" : "");
-	b->code = store_floats(b->st, &b->m->arena, name, (int64_t)rows * cols, 0, &out, b->err);
-	return out;
+	return bind_host(b, (int64_t)rows * cols, "%s%s", path, bind_has(b, "%s.weight", path) ? ".weight" : "");
 }
 
 void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias)
