@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "model/work.h"
 #include "sound/ear_parts.h"
 #include "sound/mel.h"
 
@@ -210,11 +211,6 @@ struct run {
 /* Rows of the first convolution's output that a unit's rows need, and points of them. */
 enum { MIDDLE_ROWS = 2 * UNIT + 1, MIDDLE_BANDS = MEL_BANDS / 2 };
 
-static size_t most(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
 static void end(void *run)
 {
 	struct run *r = run;
@@ -241,12 +237,12 @@ static size_t cols_most(const struct conformer *c)
 	size_t second = (size_t)UNIT * BANDS_LEFT * KERNEL * KERNEL * (size_t)c->channels[0];
 	size_t joined = (size_t)UNIT * BANDS_LEFT * (size_t)c->channels[1];
 
-	return most(most(first, second), joined);
+	return work_max(work_max(first, second), joined);
 }
 static size_t points_most(const struct conformer *c)
 {
-	return most((size_t)MIDDLE_ROWS * MIDDLE_BANDS * (size_t)c->channels[0],
-	            (size_t)UNIT * BANDS_LEFT * (size_t)c->channels[1]);
+	return work_max((size_t)MIDDLE_ROWS * MIDDLE_BANDS * (size_t)c->channels[0],
+	                (size_t)UNIT * BANDS_LEFT * (size_t)c->channels[1]);
 }
 
 static float *floats(size_t n)
@@ -258,12 +254,12 @@ static void *begin(struct ear *e, const float *samples, int n, int n_row, float 
 {
 	const struct conformer *c = e->conformer;
 	size_t h = (size_t)e->hidden, all = (size_t)n_row * h;
-	size_t unit = (size_t)most(UNIT, (size_t)c->keys) * most(FF_WIDE * h, (size_t)c->output.w.rows);
+	size_t unit = work_max(UNIT, (size_t)c->keys) * work_max(FF_WIDE * h, (size_t)c->output.w.rows);
 	struct run *r = xcalloc(1, sizeof *r);
 
 	*r = (struct run){ .e = e, .c = e->conformer, .samples = samples, .n = n, .rows = n_row, .vectors = vectors };
-	if (desk_open(&r->desk, e, most(unit, cols_most(c)), most(most(unit, points_most(c)), UNIT * (size_t)e->out),
-	              err)) {
+	if (desk_open(&r->desk, e, work_max(unit, cols_most(c)),
+	              work_max(work_max(unit, points_most(c)), UNIT * (size_t)e->out), err)) {
 		free(r);
 		return NULL;
 	}
