@@ -79,7 +79,7 @@ static void read_labels(struct reading *r)
 	r->e->label = label;
 }
 
-/* What makes scores of logits: as the folder says, else a sigmoid of one and a softmax of several. */
+/* Reads how logits become scores.  Where the folder does not say it, one logit gets a sigmoid and several get a softmax. */
 static void read_score_act(struct reading *r)
 {
 	const struct json *c = r->st->config;
@@ -180,7 +180,8 @@ static const struct {
 bool head_read(struct reading *r)
 {
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-		/* "BertForSequence..." ends others' names: only "Roberta..." may have something before it. */
+		/* Other names end in "BertForSequence..."; only "Roberta..." and general names may have something before
+		 * them. */
 		bool general = heads[i].arch[0] == 'F' || !strncmp(heads[i].arch, "Roberta", 7);
 
 		if (general ? !ends_in(r->arch, heads[i].arch) : strcmp(r->arch, heads[i].arch))

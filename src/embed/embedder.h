@@ -64,8 +64,8 @@ struct embedder {
 	int n_prompt, default_prompt; /* default_prompt -1: none */
 };
 
-/* Reads what the folder of a bound model says.  E_UNSUPPORTED, with its name: a module or head that is not computed.  Borrows
- * nothing of st but until it returns. */
+/* Reads what the folder of a bound model says.  E_UNSUPPORTED, with its name: a module or head that is not computed.  The
+ * embedder needs nothing of st after the return. */
 int embedder_open(struct embedder **out, const struct model *m, struct store *st, struct err *err);
 void embedder_close(struct embedder *e);
 

@@ -9,7 +9,7 @@
 
 struct model;
 
-/* An embedder at the making. */
+/* An embedder while its folder is read. */
 struct reading {
 	struct embedder *e;
 	const struct model *m;

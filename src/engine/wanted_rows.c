@@ -46,7 +46,7 @@ void rows_close(struct rows *r)
 	free(r);
 }
 
-/* Where the row of that kind goes: kinds lie in their order. */
+/* The place in out for the row of that kind; rows lie in the order of enum rows_kind. */
 static float *place_of(const struct rows *r, unsigned kind)
 {
 	return r->out + (size_t)count_pooled(r->kinds & (kind - 1)) * (size_t)r->cols;

@@ -1,4 +1,5 @@
-/* wanted_rows.h - the rows of a prompt that a request gives besides its answer, or pooled to fewer: what embedders make vectors of.
+/* wanted_rows.h - the rows of a prompt that a request gives besides its answer, as they are or pooled; embedders make vectors of
+ * them.
  *
  * Rows come in rising position, each once, in any number of pieces: what is pooled is a function of the rows and their
  * positions alone. */
@@ -8,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is made of the rows, one after the other in this order. */
+/* What can be made of the rows.  Results lie in rows.out in this order. */
 enum rows_kind {
 	ROWS_FIRST = 1,
 	ROWS_MAX = 2, /* number by number */
@@ -29,10 +30,10 @@ struct rows {
 	float *out;
 };
 
-/* About as much memory as what comes out.  NULL: there is none. */
+/* Takes about as much memory as what comes out.  NULL: there is no memory. */
 struct rows *rows_open(unsigned kinds, int from, int end, int cols);
 void rows_close(struct rows *r); /* NULL is allowed */
-/* The row at pos; others than the next one are passed over.  With the last row, out is complete. */
+/* Takes the row at pos; a row that is not the next one is ignored.  After the last row, out is complete. */
 void rows_put(struct rows *r, int pos, const float *row);
 
 #endif

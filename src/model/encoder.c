@@ -23,7 +23,7 @@
 #include "model/work.h"
 
 enum position_kind {
-	POSITIONS_NONE,    /* of the embedding; attention may have them */
+	POSITIONS_NONE,    /* the embedding has none; attention may have them */
 	POSITIONS_PLAIN,   /* 0, 1, 2 ... */
 	POSITIONS_COUNTED, /* pad + 1 and on; a token that is the pad has the pad's position and does not count */
 };
@@ -337,7 +337,7 @@ static void bind_norm(struct binder *b, const struct encoder_plan *p, struct lay
 	n->bias = zero;
 }
 
-/* layer.i.name, or name alone, to a buffer that the next call overwrites. */
+/* Writes layer.i.name to out, and returns it. */
 static const char *path_in(char out[160], const struct encoder *e, int i, const char *name)
 {
 	snprintf(out, 160, "%s.%d.%s", e->kind->names.layer, i, name);

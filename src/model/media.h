@@ -76,7 +76,7 @@ struct media {
  * room for *n + n_layout - 1 ids, *n is updated; *layout_at is where the layout begins.  E_FORMAT: a run of another length.
  * E_MISSING: no placeholder is left, or a token of the layout is not known. */
 int media_expand(const struct media *m, int32_t *ids, int *n, int *at, int *layout_at, struct err *err);
-/* Where media_expand would find a placeholder of m: the first one in ids[at..n), or n. */
+/* The index of the placeholder that media_expand would take for m, the first one in ids[at..n); n: there is none. */
 int media_next(const struct media *m, const int32_t *ids, int n, int at);
 
 static inline struct media *media_ref(struct media *m)

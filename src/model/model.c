@@ -560,12 +560,11 @@ static bool group_alike(const struct kv_group *a, const struct kv_group *b)
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err)
 {
 	struct shape *s = &m->shape;
+	struct kv_group one = *g;
 	int at = 0;
 
-	struct kv_group one = *g;
-
-	/* Rows of a whole text read what their own pass has written for their own layer: layers take turns in one place, and
-	 * a window hides nothing for ever. */
+	/* A row of a whole text reads only what its own pass has written for its own layer, so all layers share one place.  The
+	 * cache keeps all rows of it; attention alone applies the window. */
 	if (s->whole)
 		one.window = 0;
 	g = &one;

@@ -46,7 +46,7 @@ struct shape {
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
 	int ctx_max;                           /* max_position_embeddings */
-	bool whole; /* every row sees its whole text, which a pass has whole, or not at all: there are no answers and no logits */
+	bool whole; /* each row sees its whole text, so a pass has all of a text or none; there are no answers and no logits */
 	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
 	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach */
 	int n_kv;

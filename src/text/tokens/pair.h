@@ -27,7 +27,8 @@ struct pair_form {
 const struct pair_form *tokenizer_pair(const struct tokenizer *t);
 
 /* Appends the ids; *second: where type 1 begins, 0: nowhere; *length: how many ids there would have been without `most`.
- * Two texts without a form for them are put one after the other, each with what is around a single one.  E_ARG, E_LIMIT as
+ * Without a form for two texts each gets what a single one has before it, and the second what a single one has
+ * behind it.  E_ARG, E_LIMIT as
  * tokenizer_encode; E_LIMIT, too, where `most` has no room for what is around. */
 int texts_encode(const struct tokenizer *t, const struct texts_in *in, unsigned flags, struct tokens *out, int *second,
                  size_t *length, struct err *err);
