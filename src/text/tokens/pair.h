@@ -16,9 +16,11 @@ struct texts_in {
 	bool second_only; /* of two texts, only the second is cut */
 };
 
+enum { AROUND_MAX = 16 }; /* ids before a text, between two, or behind one */
+
 /* Ids around and between two texts. */
 struct pair_form {
-	int32_t part[3][16]; /* before, between, behind */
+	int32_t part[3][AROUND_MAX]; /* before, between, behind */
 	size_t n[3];
 	int plain; /* ids of the middle part that are of type 0; below 0: all ids are of type 0 */
 };

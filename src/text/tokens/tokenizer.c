@@ -24,7 +24,6 @@
 #include "text/tokens/token_model.h"
 
 enum {
-	AROUND_MAX = 16, /* tokens before, and after, a text */
 	NORMALIZER_DEPTH_MAX = 8,
 };
 
