@@ -16,13 +16,12 @@
 
 /* One model, as the server loads and unloads it. */
 struct offer {
-	const struct options *given;
-	struct options o; /* given, with its share of memory and its folder of prefixes */
+	struct options o; /* the model's, with its share of memory and its folder of prefixes */
 	struct served about;
 	char *names;
 	char *dir;
 	char *arch;
-	struct serving *open; /* NULL: it is not */
+	struct serving *open; /* NULL: it is not loaded */
 };
 
 struct several {
@@ -81,7 +80,7 @@ static int prefix_folder(const struct options *o, struct buf *out, struct err *e
 	return 0;
 }
 
-/* A folder of its own below that: a name that a person knows again, and a digest of what was asked for. */
+/* The model's folder below base, to be freed: the last part of its path, so that a person finds it, and a digest of the whole. */
 static char *own_folder(const char *base, const struct options *m)
 {
 	const char *last = strrchr(m->load.model, '/');
@@ -111,43 +110,40 @@ struct planning {
 	int n;
 };
 
+/* Fills what is known of offer i while it is not loaded.  Nothing of the session, which is closed afterwards, is kept. */
 static void told(void *arg, int i, const struct session *s)
 {
 	const struct planning *p = arg;
 	struct offer *f = p->offer[i];
+	struct served d;
 
-	serving_fill(&f->o, s, &f->about, &f->names);
-	f->about.ctx_max = s->plan.ctx_fits;
-	f->about.is.can = served_can(&f->about) | (s->tower ? CAN_SEE : 0u) | (s->ear ? CAN_HEAR : 0u);
-	f->arch = xstrdup(f->about.is.arch);
-	f->about.is.arch = f->arch;
-	f->about.is.form = strcmp(f->about.is.form, "gguf") ? "safetensors" : "gguf";
-	if (f->about.name == s->store->name) {
+	serving_fill(&f->o, s, &d, &f->names);
+	if (d.name == s->store->name) {
 		free(f->names);
-		f->about.name = f->names = xstrdup(s->store->name);
+		d.name = f->names = xstrdup(s->store->name);
 	}
-	/* Nothing of the session stays open. */
-	f->about.engine = NULL;
-	f->about.embedder = NULL;
-	f->about.tokenizer = NULL;
-	f->about.tmpl = f->about.tool_tmpl = NULL;
-	f->about.template_args = NULL;
-	f->about.bos_token = f->about.eos_token = NULL;
-	f->about.eos = NULL;
-	f->about.n_eos = 0;
-	free((void *)f->about.adapter);
-	f->about.adapter = NULL;
-	f->about.n_adapter = 0;
+	f->arch = xstrdup(d.is.arch);
+	f->about = (struct served){
+		.is = d.is,
+		.name = d.name,
+		.aliases = d.aliases,
+		.any_model = d.any_model,
+		.ctx_max = s->plan.ctx_fits,
+		.vocab = d.vocab,
+	};
+	f->about.is.arch = f->arch;
+	f->about.is.can = served_can(&d) | (s->tower ? CAN_SEE : 0u) | (s->ear ? CAN_HEAR : 0u);
+	free((void *)d.adapter);
 }
 
-/* What is known of a model that cannot be opened: its name. */
+/* Fills `about` of a model that cannot be opened, of which only the name is known. */
 static void name_only(struct offer *f)
 {
 	const char *last = strrchr(f->o.load.model, '/');
 
 	f->names = xstrdup(f->o.alias.n ? f->o.alias.v[0] : last && last[1] ? last + 1 : f->o.load.model);
 	f->names[strcspn(f->names, ",")] = 0;
-	f->about = (struct served){ .name = f->names, .queue_max = f->o.load.queue };
+	f->about = (struct served){ .name = f->names };
 }
 
 /* No two models have one name. */
@@ -174,7 +170,6 @@ static int make_offers(struct planning *p, struct several *v, const struct optio
 	for (int i = 0; i < o->n_model && !rc; i++) {
 		struct offer *f = p->offer[p->n++] = xcalloc(1, sizeof *f);
 
-		f->given = &o->model[i];
 		f->o = o->model[i];
 		f->dir = own_folder(base.p, &f->o);
 		f->o.load.disk.dir = f->dir;
@@ -187,7 +182,7 @@ static int make_offers(struct planning *p, struct several *v, const struct optio
 	return rc;
 }
 
-/* Hands all over to the server, which frees them from now on. */
+/* Gives all offers to the server, which frees them when it is closed. */
 static void hand_over(const struct planning *p, const struct one_of_several *plan, struct server *server)
 {
 	for (int i = 0; i < p->n; i++) {
