@@ -71,17 +71,19 @@ int64_t base64_decode(uint8_t *out, const char *s, size_t n, size_t *bad)
 	return have == 6 ? -1 : at;
 }
 
-void base64_encode(char *out, const uint8_t *p, size_t n)
+void base64_put(struct buf *out, const void *bytes, size_t n)
 {
 	static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const uint8_t *p = bytes;
 
-	for (size_t i = 0; i < n; i += 3, out += 4) {
+	buf_reserve(out, (n + 2) / 3 * 4);
+	for (size_t i = 0; i < n; i += 3) {
 		uint32_t bits = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
 		                (i + 2 < n ? p[i + 2] : 0);
 
-		out[0] = digit[bits >> 18];
-		out[1] = digit[bits >> 12 & 63];
-		out[2] = i + 1 < n ? digit[bits >> 6 & 63] : '=';
-		out[3] = i + 2 < n ? digit[bits & 63] : '=';
+		buf_putc(out, digit[bits >> 18]);
+		buf_putc(out, digit[bits >> 12 & 63]);
+		buf_putc(out, i + 1 < n ? digit[bits >> 6 & 63] : '=');
+		buf_putc(out, i + 2 < n ? digit[bits & 63] : '=');
 	}
 }

@@ -1,5 +1,6 @@
 /* api_transcribe.c - POST /v1/audio/transcriptions and /v1/audio/translations, in the OpenAI API's shapes: a form with a sound
  * becomes a chat of one message, whose answer is the text. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,31 +89,25 @@ static bool is(const struct form_part *f, const char *name)
 	return f->n_name == strlen(name) && !memcmp(f->name, name, f->n_name);
 }
 
-/* A part that is not of the message: a member of the body, with its value as a number or a truth where it is one. */
-static int take_member(struct wish *w, const struct form_part *f, struct problem *p)
+/* Makes a part that is not of the message a member of the body, whose value is a number or a truth where it is written as one. */
+static void take_member(struct wish *w, const struct form_part *f)
 {
 	bool plain = is(f, "temperature") || is(f, "stream") || is(f, "seed") || is(f, "max_completion_tokens");
+	char text[40] = "", *end;
+	double v;
 
+	if (plain && f->n < sizeof text && !memchr(f->p, '\0', f->n))
+		memcpy(text, f->p, f->n);
+	v = strtod(text, &end);
 	buf_putc(&w->more, ',');
 	json_put_str(&w->more, f->name, f->n_name);
 	buf_putc(&w->more, ':');
-	if (plain && f->n && f->n < 40 && !memchr(f->p, '\0', f->n)) {
-		char text[40], *end;
-
-		memcpy(text, f->p, f->n);
-		text[f->n] = 0;
-		if (strtod(text, &end) != 0 && !*end && !strpbrk(text, "xXnN"))
-			buf_printf(&w->more, "%.17g", strtod(text, NULL));
-		else if (!*end)
-			buf_puts(&w->more, "0");
-		else if (!strcasecmp(text, "true") || !strcasecmp(text, "false"))
-			buf_puts(&w->more, strcasecmp(text, "true") ? "false" : "true");
-		else
-			json_put_str(&w->more, f->p, f->n);
-		return 0;
-	}
-	json_put_str(&w->more, f->p, f->n);
-	return 0;
+	if (*text && !*end && isfinite(v) && !strpbrk(text, "xX"))
+		buf_printf(&w->more, "%.17g", v);
+	else if (!strcasecmp(text, "true") || !strcasecmp(text, "false"))
+		buf_puts(&w->more, strcasecmp(text, "true") ? "false" : "true");
+	else
+		json_put_str(&w->more, f->p, f->n);
 }
 
 static int read_form(struct wish *w, const char *body, size_t n, struct problem *p)
@@ -134,7 +129,7 @@ static int read_form(struct wish *w, const char *body, size_t n, struct problem 
 			r = problem_set(p, 400, "invalid_value", NULL, "%.*s is not a field here", (int)part.n_name,
 			                part.name);
 		else
-			r = take_member(w, &part, p);
+			take_member(w, &part);
 	}
 	if (r || p->status)
 		return p->status;
@@ -146,17 +141,14 @@ static int read_form(struct wish *w, const char *body, size_t n, struct problem 
 	return 0;
 }
 
-static void put_file(struct buf *b, const struct form_part *file)
+static void put_part(struct buf *b, const char *before, const struct form_part *f, const char *after)
 {
-	size_t n = 4 * ((file->n + 2) / 3);
-	char *text = xmalloc(n + 1);
-
-	base64_encode(text, (const uint8_t *)file->p, file->n);
-	buf_put(b, text, n);
-	free(text);
+	buf_puts(b, before);
+	buf_put(b, f->p, f->n);
+	buf_puts(b, after);
 }
 
-/* What the model is asked for: as its makers ask it. */
+/* Appends the text beside the sound, as a JSON string.  The words are those of the makers of models that transcribe. */
 static void put_question(struct buf *b, const struct wish *w, bool translate)
 {
 	struct buf text;
@@ -165,12 +157,12 @@ static void put_question(struct buf *b, const struct wish *w, bool translate)
 	buf_puts(&text, translate ? "Translate the speech of this sound into English." :
 	                            "Transcribe the speech of this sound");
 	if (!translate && w->language.n)
-		buf_printf(&text, ", which is in the language \"%.*s\".", (int)w->language.n, w->language.p);
+		put_part(&text, ", which is in the language \"", &w->language, "\".");
 	else if (!translate)
 		buf_puts(&text, " in its original language.");
 	buf_puts(&text, " Only output the text, with no newlines.");
 	if (w->prompt.n)
-		buf_printf(&text, "\nContext: %.*s", (int)w->prompt.n, w->prompt.p);
+		put_part(&text, "\nContext: ", &w->prompt, "");
 	json_put_str(b, text.p, text.n);
 	buf_fini(&text);
 }
@@ -187,7 +179,7 @@ static void prep(struct exchange *x)
 		buf_puts(
 			&b,
 			"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"");
-		put_file(&b, &w.file);
+		base64_put(&b, w.file.p, w.file.n);
 		buf_puts(&b, "\"}},{\"type\":\"text\",\"text\":");
 		put_question(&b, &w, strstr(x->route->path, "translations") != NULL);
 		buf_puts(&b, "}]}],\"transcript\":");
@@ -247,7 +239,7 @@ static int read_body(struct generation *g, struct json *body, struct problem *p)
 
 /* ---- writing ---- */
 
-/* What the model said since it was last asked, which is kept in c->text; returns where it begins. */
+/* Appends what has come of the answer to c->text.  Returns where the new text begins. */
 static size_t take_news(struct choice *c)
 {
 	size_t before = c->text.n;

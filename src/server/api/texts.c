@@ -534,14 +534,9 @@ void put_floats(struct buf *out, const float *v, int n)
 
 void put_base64(struct buf *out, const void *p, size_t bytes)
 {
-	size_t chars = (bytes + 2) / 3 * 4;
-	char *text = xmalloc(chars + 1);
-
-	base64_encode(text, p, bytes);
 	buf_putc(out, '"');
-	buf_put(out, text, chars);
+	base64_put(out, p, bytes);
 	buf_putc(out, '"');
-	free(text);
 }
 
 double nearness(const float *a, const float *b, int n)
