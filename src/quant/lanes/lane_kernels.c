@@ -483,14 +483,9 @@ static float sum_squares(const float *a, int n)
 
 static void hadamard(float *x, int n, float scale)
 {
-	v16 s = v16_set1(scale);
-
 	hadamard_sums(x, n);
-	for (int i = 0; i < n; i += 16) {
-		int m = n - i < 16 ? n - i : 16;
-
-		v16_store_n(x + i, v16_mul(v16_load_n(x + i, m), s), m);
-	}
+	for (int i = 0; i < n; i++)
+		x[i] *= scale;
 }
 
 static void quantise(int8_t *q, float *scale, int32_t *sum, float *scaled_sum, const float *x, int cols, int group)
