@@ -48,7 +48,7 @@ static void scales_of_parts(float *scale, float *bias, const struct coding *c, c
 		return;
 	}
 	d = f16_to_float(p->d);
-	if (kind == SCALE_BLOCK) {
+	if (kind == SCALE_BLOCK || kind == SCALE_HALF) {
 		for (int g = 0; g < n; g++)
 			scale[g] = d;
 		return;
@@ -56,10 +56,6 @@ static void scales_of_parts(float *scale, float *bias, const struct coding *c, c
 	if (kind == SCALE_TIMES) {
 		for (int g = 0; g < n; g++)
 			scale[g] = d * (float)(int8_t)p->s[g] * c->scale_unit;
-		return;
-	}
-	if (kind == SCALE_HALF) {
-		*scale = d;
 		return;
 	}
 	m = f16_to_float(p->m);
