@@ -23,7 +23,8 @@ enum cpu_level {
 	CPU_LEVELS
 };
 
-/* Whether processor and operating system have the level, and it is not masked.  The first call for CPU_AMX asks the kernel for the tiles. */
+/* Whether processor and operating system have the level, and it is not masked.  The first call for CPU_AMX asks the
+ * kernel for the tiles. */
 bool cpu_has(enum cpu_level level);
 /* From now on the process has `most` and the levels that it adds to, and no others, whatever the processor has; CPU_LEVELS:
  * all again.  For --cpu: call it before threads start. */
@@ -39,7 +40,7 @@ enum cpu_level cpu_level_parent(enum cpu_level level);
 bool cpu_level_includes(enum cpu_level level, enum cpu_level of);
 const char *cpu_level_name(enum cpu_level level); /* "scalar", "avx512bf16" */
 
-/* Which processor this is, as CPUID leaves 0 and 1 say; zeros on Arm. */
+/* Which processor this is, as CPUID leaves 0 and 1 say; zeros where there is no CPUID. */
 struct cpu_processor {
 	char vendor[13]; /* "GenuineIntel", "AuthenticAMD" */
 	int family, model;

@@ -153,8 +153,8 @@ static void memory_read(struct memory *m, const char *path)
 		fclose(f);
 }
 
-/* Writes dir/name under a name that is removed by the next start, until it is whole.  Not being able
- * to, or another doing the same, costs time at that start and nothing else. */
+/* Writes dir/name: first under a temporary name, which the next start removes, and renamed when it is whole.  A failure is
+ * logged.  The next start then computes again what the file would have remembered. */
 static void write_beside(const char *dir, const char *name, const struct buf *text)
 {
 	struct buf tmp, path;

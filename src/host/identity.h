@@ -12,7 +12,8 @@ enum { ARITHMETIC = 1 };
 
 /* The digest of ARITHMETIC and the backend's name for its own part of it, of results of the library functions it computes
  * with, the formats of what it keeps, the bytes of all weights, the config, the tokenizer and the chat template.  Nothing
- * else of the program is in it: other builds, levels and processors with the same arithmetic read the same files.  s has its model attached to its backend.
+ * else of the program is in it: other builds, levels and processors with the same arithmetic read the same files.
+ * s has its model attached to its backend.
  *
  * The weights' bytes are read whole the first time; o->disk.dir remembers which
  * files had which (file "weights"), by everything that the system changes when a file

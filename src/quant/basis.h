@@ -14,8 +14,8 @@
 struct basis {
 	int cols, block;   /* block: a power of two that divides cols */
 	const float *sign; /* [cols] of 1 and -1; NULL: all 1 */
-	/* The order of heads of `head` inputs.  Input head j * heads_k + k becomes head k * (heads / heads_k) + j.
-	 * head 0: as they are. */
+	/* P moves heads of `head` inputs: head j * heads_k + k becomes head k * (heads / heads_k) + j.  head 0: P moves
+	 * nothing. */
 	int head, heads_k;
 };
 

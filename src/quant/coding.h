@@ -7,8 +7,8 @@
 /* Weights whose elements are small codes: value = scale * (code - zero) + bias,
  * with one scale (and bias) per group.  The integer kernels see only this. */
 struct coding {
-	/* Bits of a stored code.  Codes are a little-endian bit stream along the row, unless there is block.  1, in blocks:
-	 * codes are 0 and 2. */
+	/* Bits of a stored code.  Codes are a little-endian bit stream along the row, unless there is block.  In
+	 * blocks, codes of one bit are 0 and 2. */
 	int bits;
 	int most;           /* the largest code */
 	int zero;           /* subtracted from the code */

@@ -5,8 +5,8 @@
 #include "quant/lanes/lane_table.h"
 #include "quant/level_fill.h"
 
-/* One kernel for each layout but groups of no whole 16.  By pairs of rows smmla makes twice the products of sdot, of one row
- * half of them for nothing. */
+/* One kernel serves every layout but groups that are no multiple of 16.  An instruction smmla makes twice the products of an
+ * sdot, for two rows; with one row half of them are wasted. */
 #define TABLE_ARM(...)                                                                                    \
 	{                                                                                                 \
 		[PACKED] = { __VA_ARGS__ }, [PLANES_32] = { __VA_ARGS__ }, [PLANES_16] = { __VA_ARGS__ }, \

@@ -185,7 +185,7 @@ static void turn_rows(void *ctx, int begin, int end)
 	}
 }
 
-/* in[rows][cols] in the basis, which is that of acts[0..n) that have one: it is made once. */
+/* Returns in[rows][cols] in the basis.  It is made once for a call: acts[0..n) that have a basis have this one. */
 static const float *turned(struct cpu_backend *c, const struct acts *acts, int n, const struct basis *basis,
                            const float *in, int rows)
 {

@@ -6,6 +6,7 @@
 
 #include "quant/lanes/lanes.h"
 
+/* a with the sign of lane i changed where bit i of `negative` is set. */
 LANES_INLINE v16 v16_signs(v16 a, uint32_t negative)
 {
 #if defined(__AVX512F__)
