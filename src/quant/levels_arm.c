@@ -5,7 +5,7 @@
 #include "quant/lanes/lane_table.h"
 #include "quant/level_fill.h"
 
-/* One kernel serves every layout but groups that are no multiple of 16.  An instruction smmla makes twice the products of an
+/* One kernel serves every layout but groups whose size is not a multiple of 16.  An instruction smmla makes twice the products of an
  * sdot, for two rows; with one row half of them are wasted. */
 #define TABLE_ARM(...)                                                                                    \
 	{                                                                                                 \

@@ -148,7 +148,7 @@ static void put_part(struct buf *b, const char *before, const struct form_part *
 	buf_puts(b, after);
 }
 
-/* Appends the text beside the sound, as a JSON string.  The words are those of the makers of models that transcribe. */
+/* Appends the text that goes with the sound, as a JSON string.  The words are those of the makers of models that transcribe. */
 static void put_question(struct buf *b, const struct wish *w, bool translate)
 {
 	struct buf text;
