@@ -1,12 +1,14 @@
 /* Any bytes as the config.json of a tiny model folder, which the first byte chooses, beside that folder's own tensors: refused
- * with one line that says why, or a model (a draft head, a tower) whose tensors have the shapes that the config asks for.
- * Such a model is run (trial.h). */
+ * with one line that says why, or a model (a draft head, a tower, an encoder with its head) whose tensors have the shapes that
+ * the config asks for.  A model that writes is run (trial.h), and so are the steps of an encoder's head. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
+#include "embed/embedder.h"
 #include "folder.h"
 #include "model/model.h"
 #include "mutate.h"
@@ -16,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum what { MODEL, HEAD, TOWER };
+enum what { MODEL, HEAD, TOWER, ENCODER };
 
 static const struct seed {
 	const char *folder;
@@ -51,6 +53,10 @@ static const struct seed {
 	{ "_draft/eagle3_speculators", HEAD },
 	{ "pixtral/hf-bf16", TOWER },
 	{ "qwen2_vl/hf-bf16", TOWER },
+	{ "_embed/bert/hf-bf16", ENCODER },
+	{ "_embed/bert_cross/hf-bf16", ENCODER },
+	{ "_embed/bge_reranker/hf-bf16", ENCODER },
+	{ "_embed/modernbert/hf-bf16", ENCODER },
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds };
 
@@ -129,6 +135,39 @@ static void try_tower(const char *dir)
 	store_close(st);
 }
 
+/* Runs the steps behind the model on a pooled row. */
+static void run_steps(const struct embedder *e)
+{
+	float *in = xcalloc((size_t)e->in, sizeof *in), *out = xcalloc((size_t)e->out, sizeof *out);
+	char scratch[32];
+
+	embedder_run(e, in, out);
+	embedder_scores(e, out, false);
+	embedder_label(e, e->out - 1, scratch);
+	free(in);
+	free(out);
+}
+
+static void try_encoder(const char *dir)
+{
+	struct store *st = NULL;
+	struct model *m = NULL;
+	struct embedder *e = NULL;
+	struct err err = { 0 };
+	int rc = store_open(&st, dir, &err);
+
+	if (!rc)
+		rc = model_bind(&m, st, &err);
+	if (!rc)
+		rc = embedder_open(&e, m, st, &err);
+	trial_refusal(rc, &err);
+	if (!rc)
+		run_steps(e);
+	embedder_close(e);
+	model_close(m);
+	store_close(st);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool begun;
@@ -149,7 +188,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		trial_model(folder[i]);
 	else if (seeds[i].what == HEAD)
 		try_head(folder[i]);
-	else
+	else if (seeds[i].what == TOWER)
 		try_tower(folder[i]);
+	else
+		try_encoder(folder[i]);
 	return 0;
 }
