@@ -51,8 +51,9 @@ struct options {
 	 * one model is load.model. */
 	struct options *model;
 	int n_model;
-	bool pinned, found; /* found: in the folder of --models-dir, so that it may turn out to be no model */
-	int unload_after;   /* seconds; 0: never for that */
+	bool pinned, found;  /* found: in the folder of --models-dir, so that it may turn out to be no model */
+	int unload_after;    /* seconds; 0: never for that */
+	const char *section; /* the lines of its section; NULL: it is of the command line or of --models-dir */
 	const char *models_dir;
 	char *sections; /* of the file of options, from its first [model] on; NULL: there is none */
 	const char *sections_file;

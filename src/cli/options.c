@@ -544,31 +544,49 @@ int options_set_line(const struct command *c, struct options *o, char *name, cha
 	return 0;
 }
 
-static int set_from_file(const struct command *c, struct options *o, const char *path, struct err *err)
+int options_read_file(struct options *o, const char *path, char **text, struct err *err)
 {
 	struct buf b;
-	char *text, *next, *name, *value;
 	int rc;
 
 	buf_init(&b);
 	rc = file_read(path, CONFIG_BYTES_MAX, &b, err);
 	if (!rc && b.n && memchr(b.p, 0, b.n))
 		rc = err_set(err, E_FORMAT, "%s: a byte 0 in it; options are lines of plain text", path);
-	if (rc) {
+	if (rc)
 		buf_fini(&b);
-		return rc;
-	}
-	text = own(o, NULL, buf_take(&b));
-	for (int line = 1; text && !rc; text = next, line++) {
-		if (text[strspn(text, " \t")] == '[') { /* the rest is read when all else is known */
+	else
+		*text = own(o, NULL, buf_take(&b));
+	return rc;
+}
+
+char *options_next_line(char *line)
+{
+	char *end = strchr(line, '\n');
+
+	if (end)
+		*end++ = 0;
+	return end;
+}
+
+bool options_at_section(const char *line)
+{
+	return line[strspn(line, " \t")] == '[';
+}
+
+static int set_from_file(const struct command *c, struct options *o, const char *path, struct err *err)
+{
+	char *text, *next, *name, *value;
+	int rc = options_read_file(o, path, &text, err);
+
+	for (int line = 1; !rc && text; text = next, line++) {
+		if (options_at_section(text)) { /* the rest is read when all else is known */
 			o->sections = c->bit == CMD_SERVE ? text : NULL;
 			o->sections_file = path;
 			o->sections_line = line;
 			break;
 		}
-		next = strchr(text, '\n');
-		if (next)
-			*next++ = 0;
+		next = options_next_line(text);
 		rc = options_split_line(text, &name, &value) ? options_set_line(c, o, name, value, err) : 0;
 		if (rc)
 			err_prefix(err, "%s:%d", path, line);

@@ -33,6 +33,7 @@ static struct options *add_model(struct options *o, const char *model)
 	m->load.mmproj = NULL;
 	m->load.memory_bytes = 0;
 	m->load.model = model;
+	m->section = NULL;
 	return m;
 }
 
@@ -73,13 +74,14 @@ static bool is_of_model(const char *name)
 	return true; /* unknown: options_line says so */
 }
 
-/* One line, which is cut at its end; changes it. */
-static int section_line(const struct command *c, struct options *m, char *line, struct err *err)
+/* One line, which is cut at its end; changes it, and appends what it says to `said`. */
+static int section_line(const struct command *c, struct options *m, char *line, struct buf *said, struct err *err)
 {
 	char *name, *value;
 
 	if (!options_split_line(line, &name, &value))
 		return 0;
+	buf_printf(said, "%s=%s\n", name, value);
 	if (own_line(m, name, value, err))
 		return err->code;
 	if (!is_of_model(name))
@@ -97,33 +99,41 @@ static bool is_header(const char *line)
 	return n >= 7 && !strncmp(line, "[model]", 7) && !line[7 + strspn(line + 7, " \t\r")];
 }
 
+/* The end of the section of m, where there is one. */
+static int end_section(struct options *o, struct options *m, struct buf *said, struct err *err)
+{
+	if (!m)
+		return 0;
+	m->section = options_own(o, buf_take(said));
+	return m->load.model ? 0 : err_set(err, E_ARG, "the [model] above has no line \"model = NAME\"");
+}
+
 static int sections(const struct command *c, struct options *o, struct err *err)
 {
 	struct options *m = NULL;
 	char *text = o->sections, *next;
-	int rc = 0;
+	int rc = 0, line = o->sections_line;
+	struct buf said;
 
-	for (int line = o->sections_line; text && !rc; text = next, line++) {
-		next = strchr(text, '\n');
-		if (next)
-			*next++ = 0;
+	buf_init(&said);
+	for (; text && !rc; text = next, line++) {
+		next = options_next_line(text);
 		if (is_header(text)) {
-			if (m && !m->load.model)
-				rc = err_set(err, E_ARG, "the [model] above has no line \"model = NAME\"");
-			else if (o->n_model >= MODELS_MAX)
+			if (!(rc = end_section(o, m, &said, err)) && o->n_model >= MODELS_MAX)
 				rc = err_set(err, E_LIMIT, "more than %d models", MODELS_MAX);
-			else
+			if (!rc)
 				m = add_model(o, NULL);
-		} else if (text[strspn(text, " \t")] == '[') {
+		} else if (options_at_section(text)) {
 			rc = err_set(err, E_ARG, "'%.40s': the only sections are [model]", text);
 		} else {
-			rc = section_line(c, m, text, err);
+			rc = section_line(c, m, text, &said, err);
 		}
 		if (rc)
 			err_prefix(err, "%s:%d", o->sections_file, line);
 	}
-	if (!rc && m && !m->load.model)
-		rc = err_set(err, E_ARG, "%s: the last [model] has no line \"model = NAME\"", o->sections_file);
+	if (!rc && (rc = end_section(o, m, &said, err)))
+		err_prefix(err, "%s:%d", o->sections_file, line);
+	buf_fini(&said);
 	return rc;
 }
 
@@ -185,14 +195,12 @@ static int folder(struct options *o, struct err *err)
 
 /* ---- all ---- */
 
-int options_several(const struct command *c, struct options *o, struct err *err)
+static int all_models(const struct command *c, struct options *o, struct err *err)
 {
 	const char *first = o->load.model, *const *word = o->word;
 	int rc = 0, n = o->n_word;
 
-	if (!options_are_several(o))
-		return 0;
-	if (first && (n > 1 || o->sections || o->models_dir))
+	if (first)
 		add_model(o, first);
 	for (int i = first ? 1 : 0; i < n; i++)
 		add_model(o, word[i]);
@@ -208,4 +216,39 @@ int options_several(const struct command *c, struct options *o, struct err *err)
 	for (int i = 0; i < o->n_model && !rc; i++)
 		rc = options_finish(&o->model[i], err);
 	return rc;
+}
+
+int options_several(const struct command *c, struct options *o, struct err *err)
+{
+	return options_are_several(o) ? all_models(c, o, err) : 0;
+}
+
+int options_again(const struct options *o, struct options *out, struct err *err)
+{
+	const struct command *c = commands;
+	char *text;
+	int rc = 0;
+
+	while (c->bit != CMD_SERVE)
+		c++;
+	*out = *o;
+	out->model = NULL;
+	out->n_model = 0;
+	out->owned = NULL;
+	out->n_owned = 0;
+	out->sections = NULL;
+	if (o->sections_file) {
+		rc = options_read_file(out, o->sections_file, &text, err);
+		for (int line = 1; !rc && text && !out->sections; line++) {
+			if (options_at_section(text)) {
+				out->sections = text;
+				out->sections_line = line;
+			} else {
+				text = options_next_line(text);
+			}
+		}
+	}
+	if (!rc)
+		rc = all_models(c, out, err);
+	return rc || out->n_model ? rc : err_set(err, E_MISSING, "%s: no [model] is in it", o->sections_file);
 }

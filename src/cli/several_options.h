@@ -8,6 +8,10 @@
  * word alone, which is o->load.model, leaves it empty. */
 int options_several(const struct command *c, struct options *o, struct err *err);
 
+/* Makes *out a copy of o in which the models are those that the [model] sections of the file and --models-dir name now.  Lines above
+ * the first section stay as they were.  For options of which options_are_several; o outlives *out.  options_fini is due in any case. */
+int options_again(const struct options *o, struct options *out, struct err *err);
+
 /* Whether serve is asked for several models.  For options that are parsed. */
 static inline bool options_are_several(const struct options *o)
 {
@@ -16,6 +20,12 @@ static inline bool options_are_several(const struct options *o)
 
 /* ---- of options.c ---- */
 
+/* Reads a file of options; *text is kept until options_fini. */
+int options_read_file(struct options *o, const char *path, char **text, struct err *err);
+/* Cuts the line at its end and returns the next one; NULL: it is the last. */
+char *options_next_line(char *line);
+/* Whether the line is the head of a section. */
+bool options_at_section(const char *line);
 /* Divides a line "name = value" of a file, which is cut at its end, and changes it.  False: it is empty or a comment. */
 bool options_split_line(char *line, char **name, char **value);
 /* Sets what such a line says. */

@@ -36,14 +36,20 @@ static void look_first(struct one_of_several *m, size_t budget)
 	m->o->memory_bytes = given;
 }
 
-size_t several_plan(struct one_of_several *v, int n, size_t memory,
-                    void (*told)(void *arg, int i, const struct session *s), void *arg)
+size_t several_budget(size_t memory)
 {
-	size_t budget = memory ? memory : memory_total() / 16 * 15, program = plan_program_bytes(), all = 0, rest;
+	size_t all = memory ? memory : memory_total() / 16 * 15, program = plan_program_bytes();
+
+	return all - (program < all ? program : all);
+}
+
+void several_plan(struct one_of_several *v, int n, size_t budget, size_t taken,
+                  void (*told)(void *arg, int i, const struct session *s), void *arg)
+{
+	size_t all = taken, rest;
 	struct session s;
 	int count = 0;
 
-	budget -= program < budget ? program : budget;
 	for (int i = 0; i < n; i++) {
 		look_first(&v[i], budget);
 		all += v[i].least;
@@ -65,5 +71,4 @@ size_t several_plan(struct one_of_several *v, int n, size_t memory,
 		told(arg, i, &s);
 		session_close(&s);
 	}
-	return budget;
 }

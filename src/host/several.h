@@ -19,12 +19,15 @@ struct one_of_several {
 	struct err why;      /* code 0: it can be loaded.  Else why not; the other members are 0 */
 };
 
-/* Looks at each model and plans its memory; opens and closes one after the other.  memory: bytes for all of the process; 0:
- * fifteen sixteenths of the machine's.  Where the models leave a quarter of the budget when all are loaded, each gets an equal
- * share of the rest, and all fit together.  Else each gets a quarter of what it leaves alone, and they take turns.
- * told is called once for each that can be loaded, with a session that was opened with LOAD_PLAN as the model will be loaded.
- * Returns the budget of all models together: what the program itself takes is not part of it. */
-size_t several_plan(struct one_of_several *v, int n, size_t memory,
-                    void (*told)(void *arg, int i, const struct session *s), void *arg);
+/* Bytes that all models of the process may take together, where it may take `memory` (0: fifteen sixteenths of the machine's).  What
+ * the program itself takes is not part of them: called before any model is loaded. */
+size_t several_budget(size_t memory);
+
+/* Looks at each model and plans its memory; opens and closes one after the other.  taken: bytes of the budget that models have which
+ * were planned before.  Where all leave a quarter of the budget when they are loaded, each gets an equal share of the rest, and all
+ * fit together.  Else each gets a quarter of what it leaves alone, and they take turns.
+ * told is called once for each that can be loaded, with a session that was opened with LOAD_PLAN as the model will be loaded. */
+void several_plan(struct one_of_several *v, int n, size_t budget, size_t taken,
+                  void (*told)(void *arg, int i, const struct session *s), void *arg);
 
 #endif

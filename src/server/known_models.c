@@ -77,9 +77,9 @@ void known_init(struct server *s)
 	pthread_condattr_destroy(&monotonic);
 }
 
-static struct known_model *add(struct server *s, const struct served *about)
+/* Under the lock. */
+static struct known_model *new_known(struct server *s, const struct served *about)
 {
-	struct known_models *k = &s->known;
 	struct known_model *m = xcalloc(1, sizeof *m);
 
 	m->srv = s;
@@ -87,33 +87,79 @@ static struct known_model *add(struct server *s, const struct served *about)
 	m->idle_ns = INT64_MAX;
 	adapter_scales_init(&m->adapter_scales);
 	pthread_mutex_init(&m->vocab_lock, NULL);
-	pthread_mutex_lock(&k->lock);
-	m->serial = ++k->serials;
-	k->v = xrealloc(k->v, size_mul((size_t)k->n + 1, sizeof(*k->v)));
-	k->v[k->n++] = m;
-	pthread_mutex_unlock(&k->lock);
+	m->serial = ++s->known.serials;
 	return m;
 }
 
 void known_add(struct server *s, const struct served *served)
 {
-	struct known_model *m = add(s, served);
+	struct known_models *k = &s->known;
+	struct known_model *m;
 
+	pthread_mutex_lock(&k->lock);
+	m = new_known(s, served);
+	k->v = xrealloc(k->v, size_mul((size_t)k->n + 1, sizeof(*k->v)));
+	k->v[k->n++] = m;
+	k->n_listed = k->n;
+	pthread_mutex_unlock(&k->lock);
 	known_fill(m, served);
 	m->phase = KNOWN_LOADED;
 }
 
-void known_offer(struct server *s, const struct served *about, const struct model_source *src)
+static struct known_model *new_on_disk(struct server *s, const struct model_source *src)
 {
-	struct known_model *m = add(s, about);
+	struct known_model *m = new_known(s, src->about);
 
 	m->source = *src;
 	m->bytes = src->bytes;
 	m->idle_ns = src->idle_ns ? src->idle_ns : INT64_MAX;
+	m->due = src->pinned && !src->why.code;
+	return m;
 }
 
-/* Unloads and frees a model that no request has. */
-static void free_known(struct known_model *m)
+/* The listed model with this source; NULL: there is none. */
+static struct known_model *with_source(const struct known_models *k, const void *arg)
+{
+	for (int i = 0; i < k->n_listed; i++)
+		if (k->v[i]->source.arg == arg)
+			return k->v[i];
+	return NULL;
+}
+
+void known_set(struct server *s, const struct model_source *src, int n)
+{
+	struct known_models *k = &s->known;
+	struct known_model **v = xcalloc((size_t)n + (size_t)k->n, sizeof(*v));
+	int all = n;
+
+	pthread_mutex_lock(&k->lock);
+	for (int i = 0; i < k->n_listed; i++)
+		k->v[i]->removed = true;
+	for (int i = 0; i < n; i++) {
+		v[i] = with_source(k, src[i].arg);
+		if (!v[i])
+			v[i] = new_on_disk(s, &src[i]);
+		v[i]->removed = false;
+	}
+	for (int i = 0; i < k->n; i++) {
+		struct known_model *m = k->v[i];
+
+		if (!m->removed)
+			continue;
+		m->asleep = true;
+		m->due = m->source.pinned = false;
+		v[all++] = m;
+	}
+	free(k->v);
+	k->v = v;
+	k->n = all;
+	k->n_listed = n;
+	pthread_cond_broadcast(&k->changed);
+	pthread_cond_signal(&k->work);
+	pthread_mutex_unlock(&k->lock);
+}
+
+void known_free(struct known_model *m)
 {
 	if (m->phase == KNOWN_LOADED)
 		known_empty(m);
@@ -134,7 +180,7 @@ void known_close(struct server *s)
 	if (k->threaded)
 		pthread_join(k->thread, NULL);
 	for (int i = 0; i < k->n; i++)
-		free_known(k->v[i]);
+		known_free(k->v[i]);
 	free(k->v);
 	pthread_mutex_destroy(&k->lock);
 	pthread_cond_destroy(&k->work);
@@ -173,9 +219,9 @@ static bool is_named(const struct served *d, const char *name, size_t n)
 
 struct known_model *known_find(struct known_models *k, const char *name, size_t n)
 {
-	struct known_model *first = k->n ? k->v[0] : NULL;
+	struct known_model *first = k->n_listed ? k->v[0] : NULL;
 
-	for (int i = 0; i < k->n; i++)
+	for (int i = 0; i < k->n_listed; i++)
 		if (is_named(known_as(k->v[i]), name, n))
 			return k->v[i];
 	return first && (is_name(name, n, "default") || first->about.any_model) ? first : NULL;
@@ -187,11 +233,11 @@ static int unknown(const struct known_models *k, const char *name, size_t n, str
 	struct buf b;
 
 	buf_init(&b);
-	for (int i = 0; i < k->n; i++)
-		buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < k->n ? ", " : " and ", k->v[i]->about.name);
+	for (int i = 0; i < k->n_listed; i++)
+		buf_printf(&b, "%s\"%s\"", !i ? "" : i + 1 < k->n_listed ? ", " : " and ", k->v[i]->about.name);
 	problem_set(p, 404, "model_not_found", "model",
 	            "the model \"%.*s\" is not served here; %s %s (--alias and --any-model give it other names)",
-	            (int)(n < 200 ? n : 200), name, b.p ? b.p : "none", k->n > 1 ? "are" : "is");
+	            (int)(n < 200 ? n : 200), name, b.p ? b.p : "none", k->n_listed > 1 ? "are" : "is");
 	buf_fini(&b);
 	return p->status;
 }
@@ -249,8 +295,10 @@ int known_choose(struct exchange *x, const struct json *body, struct problem *p)
 	if (ollama && n > LATEST && !memcmp(name + n - LATEST, latest, LATEST))
 		n -= LATEST;
 	pthread_mutex_lock(&k->lock);
-	m = known_find(k, name, n);
-	r = m ? known_hold(x, m, p) : unknown(k, name, n, p);
+	do {
+		m = known_find(k, name, n);
+		r = m ? known_hold(x, m, p) : unknown(k, name, n, p);
+	} while (r == KNOWN_AGAIN);
 	/* Each request of ollama's sets it anew. */
 	if (!r && ollama && m->source.open)
 		m->idle_ns = keep_alive_ns(json_get(body, "keep_alive"),
@@ -314,7 +362,7 @@ void known_each(struct server *s, void (*fn)(void *arg, const struct known_model
 	struct known_models *k = &s->known;
 
 	pthread_mutex_lock(&k->lock);
-	for (int i = 0; i < k->n; i++)
+	for (int i = 0; i < k->n_listed; i++)
 		fn(arg, k->v[i]);
 	pthread_mutex_unlock(&k->lock);
 }

@@ -43,6 +43,8 @@ struct known_model {
 	int64_t used_ns; /* clock: when the last request ended */
 	bool leaving;    /* its memory is wanted: no further request gets it */
 	bool asleep;     /* by /sleep: it is unloaded, and requests are refused */
+	bool removed;    /* from the list: it is unloaded like one that sleeps, and then freed */
+	bool due;        /* it is loaded though no request waits for it: it was added and is pinned */
 	int64_t loads, failures;
 	struct err why; /* of the last failure */
 
@@ -61,21 +63,26 @@ struct known_models {
 	pthread_mutex_t lock;
 	pthread_cond_t work;      /* for the thread that loads */
 	pthread_cond_t changed;   /* for requests that wait */
-	struct known_model **v;   /* [n]; the first is that of requests that name none */
-	int n, n_waiting;         /* n_waiting: requests, for all models */
+	struct known_model **v;   /* [n]; the first n_listed have names, those behind them were removed */
+	int n, n_listed;          /* v[0] is the model of requests that name none */
+	int n_waiting;            /* requests, for all models */
 	uint64_t serials, wishes; /* the last ones given */
 	size_t budget;            /* bytes of all that are loaded */
 	pthread_t thread;
-	bool threaded, stop;
+	void (*reread)(void *arg); /* see server_begin_several */
+	void *reread_arg;
+	bool threaded, stop, reread_asked;
 };
 
 void known_init(struct server *s);
 /* Adds a model that is open, and stays so until the server is closed. */
 void known_add(struct server *s, const struct served *served);
-/* Adds a model that is on disk.  What about points to is copied, except what src->arg owns: see server.h. */
-void known_offer(struct server *s, const struct served *about, const struct model_source *src);
+/* As server_set_models in server.h. */
+void known_set(struct server *s, const struct model_source *src, int n);
 /* Loads what is pinned, and the first model, on the calling thread; then starts the thread that loads and unloads. */
 int known_begin(struct server *s, size_t budget, struct err *err);
+/* Has the thread that loads call k->reread.  False: there is none. */
+bool known_reread(struct server *s);
 /* Requests that wait are refused from now on. */
 void known_stop(struct server *s);
 /* After known_stop, when no request has a model: unloads all. */

@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -19,7 +20,7 @@ static size_t pinned_bytes(const struct known_models *k, const struct known_mode
 {
 	size_t bytes = 0;
 
-	for (int i = 0; i < k->n; i++) {
+	for (int i = 0; i < k->n_listed; i++) {
 		const struct known_model *o = k->v[i];
 
 		if (o == m || !o->source.pinned)
@@ -62,7 +63,7 @@ static int refuse(const struct known_models *k, const struct known_model *m, str
 	return r;
 }
 
-/* Whether x may wait no longer, with *p filled.  failures: how often m had failed before. */
+/* Whether x may wait no longer, with *p filled or KNOWN_AGAIN.  failures: how often m had failed before. */
 static int gave_up(const struct exchange *x, const struct known_model *m, int64_t failures, struct problem *p)
 {
 	if (atomic_load(&x->gone))
@@ -73,7 +74,7 @@ static int gave_up(const struct exchange *x, const struct known_model *m, int64_
 	if (x->deadline_ns && clock_monotonic_ns() >= x->deadline_ns)
 		return problem_set(p, 504, "deadline", NULL, "the deadline passed while the request waited for \"%s\"",
 		                   m->about.name);
-	return refuse(&m->srv->known, m, p);
+	return m->removed ? KNOWN_AGAIN : refuse(&m->srv->known, m, p);
 }
 
 static void wait_changed(struct known_models *k, int64_t until)
@@ -195,6 +196,7 @@ static int load(struct known_model *m, struct err *err)
 	int rc;
 
 	m->phase = KNOWN_LOADING;
+	m->due = false;
 	pthread_mutex_unlock(&k->lock);
 	log_info("loading %s, %zu MB", m->about.name, bytes / MB);
 	rc = m->source.open(m->source.arg, &served, err);
@@ -253,13 +255,37 @@ static bool let_go(struct known_models *k)
 			continue;
 		if (!m->asleep && !is_idle(m, now))
 			continue;
-		unload(m, m->asleep ? "asleep" : "idle");
+		unload(m, m->removed ? "it was removed" : m->asleep ? "asleep" : "idle");
 		return true;
 	}
 	return false;
 }
 
-/* The model on disk that has been waited for longest. */
+/* Frees removed models that nothing has any more. */
+static void free_removed(struct known_models *k)
+{
+	for (int i = k->n_listed; i < k->n;) {
+		struct known_model *m = k->v[i];
+
+		if (m->phase != KNOWN_ON_DISK || m->waiting) {
+			i++;
+			continue;
+		}
+		k->v[i] = k->v[--k->n];
+		known_free(m);
+	}
+}
+
+/* Whether a removed model still writes where m would. */
+static bool is_shut_out(const struct known_models *k, const struct known_model *m)
+{
+	for (int i = k->n_listed; i < k->n; i++)
+		if (m->source.folder && k->v[i]->source.folder && !strcmp(m->source.folder, k->v[i]->source.folder))
+			return true;
+	return false;
+}
+
+/* The model on disk that is due, else the one that has been waited for longest. */
 static struct known_model *next_wanted(const struct known_models *k)
 {
 	struct known_model *best = NULL;
@@ -267,8 +293,8 @@ static struct known_model *next_wanted(const struct known_models *k)
 	for (int i = 0; i < k->n; i++) {
 		struct known_model *m = k->v[i];
 
-		if (m->phase == KNOWN_ON_DISK && m->waiting && m->wanted && !m->asleep &&
-		    (!best || m->wanted < best->wanted))
+		if (m->phase == KNOWN_ON_DISK && (m->due || (m->waiting && m->wanted)) && !m->asleep &&
+		    !is_shut_out(k, m) && (!best || (!best->due && (m->due || m->wanted < best->wanted))))
 			best = m;
 	}
 	return best;
@@ -284,9 +310,12 @@ static size_t room(const struct known_models *k)
 	return used < k->budget ? k->budget - used : 0;
 }
 
-/* Whether a makes room before b: one that makes room already, then one that no request has, then the one used least lately. */
+/* Whether a makes room before b: one that goes anyway, then one that makes room already, then one that no request has, then the
+ * one used least lately. */
 static bool goes_before(const struct known_model *a, const struct known_model *b)
 {
+	if (a->asleep != b->asleep)
+		return a->asleep;
 	if (a->leaving != b->leaving)
 		return a->leaving;
 	if (!a->refs != !b->refs)
@@ -343,6 +372,7 @@ static bool do_one(struct known_models *k)
 	struct known_model *m;
 	struct err err;
 
+	free_removed(k);
 	if (let_go(k))
 		return true;
 	m = next_wanted(k);
@@ -375,13 +405,25 @@ static void wait_work(struct known_models *k)
 		pthread_cond_timedwait(&k->work, &k->lock, &t);
 }
 
+/* False: it was not asked for. */
+static bool read_again(struct known_models *k)
+{
+	if (!k->reread_asked)
+		return false;
+	k->reread_asked = false;
+	pthread_mutex_unlock(&k->lock);
+	k->reread(k->reread_arg);
+	pthread_mutex_lock(&k->lock);
+	return true;
+}
+
 static void *switching(void *arg)
 {
 	struct known_models *k = arg;
 
 	pthread_mutex_lock(&k->lock);
 	while (!k->stop)
-		if (!do_one(k))
+		if (!read_again(k) && !do_one(k))
 			wait_work(k);
 	pthread_mutex_unlock(&k->lock);
 	return NULL;
@@ -412,6 +454,19 @@ int known_begin(struct server *s, size_t budget, struct err *err)
 	return rc;
 }
 
+bool known_reread(struct server *s)
+{
+	struct known_models *k = &s->known;
+
+	if (!k->reread)
+		return false;
+	pthread_mutex_lock(&k->lock);
+	k->reread_asked = true;
+	pthread_cond_signal(&k->work);
+	pthread_mutex_unlock(&k->lock);
+	return true;
+}
+
 void known_stop(struct server *s)
 {
 	struct known_models *k = &s->known;
@@ -433,7 +488,7 @@ int known_sleep(struct server *s, const char *name, size_t n, bool asleep)
 
 	pthread_mutex_lock(&k->lock);
 	only = name ? known_find(k, name, n) : NULL;
-	for (int i = 0; i < k->n && (only || !name); i++)
+	for (int i = 0; i < k->n_listed && (only || !name); i++)
 		if ((!only || k->v[i] == only) && k->v[i]->source.open) {
 			k->v[i]->asleep = asleep;
 			count++;

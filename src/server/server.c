@@ -111,15 +111,18 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 static void on_reload(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
+	bool models = known_reread(s);
 	struct err err;
 	int added, gone;
 
 	server_turn(s);
 	(void)fd;
 	(void)what;
-	if (!s->api_key_file)
+	if (!s->api_key_file && !models)
 		log_info("SIGHUP: there is no --api-key-file to be read again");
-	else if (clients_reload(&s->clients, s->api_key, s->api_key_file, &added, &gone, &err))
+	if (!s->api_key_file)
+		return;
+	if (clients_reload(&s->clients, s->api_key, s->api_key_file, &added, &gone, &err))
 		log_error("SIGHUP: the old keys stay: %s", err.msg);
 	else
 		log_info("SIGHUP: read %s again: %d new, %d gone", s->api_key_file, added, gone);
@@ -372,18 +375,25 @@ void server_begin(struct server *s, const struct served *served)
 	begin(s, served->queue_max, s->opts.n_image_host > 0);
 }
 
-void server_offer(struct server *s, const struct served *about, const struct model_source *src)
+void server_set_models(struct server *s, const struct model_source *v, int n)
 {
-	known_offer(s, about, src);
+	known_set(s, v, n);
 }
 
-int server_begin_several(struct server *s, size_t budget, int queue_max, struct err *err)
+int server_begin_several(struct server *s, size_t budget, int queue_max, void (*reread)(void *arg), void *arg,
+                         struct err *err)
 {
-	int rc = known_begin(s, budget, err);
+	int rc;
 
-	if (!rc)
-		begin(s, queue_max, true);
-	return rc;
+	s->known.reread = reread;
+	s->known.reread_arg = arg;
+	rc = known_begin(s, budget, err);
+	if (rc)
+		return rc;
+	if (reread)
+		event_add(s->on_hup, NULL);
+	begin(s, queue_max, true);
+	return 0;
 }
 
 static int64_t cpu_ns(void)

@@ -88,6 +88,8 @@ unsigned served_can(const struct served *d);
 /* How a model is loaded and unloaded, for servers that have several.  Called on one thread, and only in the order that makes
  * sense: open, close, open ..., free. */
 struct model_source {
+	/* What is known of it while nothing of it is open.  What this points to stays until free. */
+	const struct served *about;
 	int (*open)(void *arg, struct served *out,
 	            struct err *err); /* loads it; what out points to stays until close */
 	void (*close)(void *arg);     /* unloads it; what it keeps for its next requests is on disk afterwards */
@@ -97,6 +99,9 @@ struct model_source {
 	int64_t idle_ns; /* it is unloaded after so long without a request; 0: never for that */
 	bool pinned;     /* loaded at the start, and never unloaded to make room */
 	struct err why;  /* code not 0: it cannot be loaded, and why */
+	/* Where it keeps things for its next requests; NULL: nowhere.  A model is not loaded while one that was removed has the
+	 * same folder. */
+	const char *folder;
 };
 
 /* Which of its earlier answers the server puts back as they were: docs/prefix-store.md. */
@@ -149,11 +154,15 @@ int server_port(const struct server *s); /* the one that was bound */
  * the program, so readiness is announced after this call. */
 void server_begin(struct server *s, const struct served *served);
 
-/* In place of server_begin, for several models.  server_offer adds one: about has what is known of it while nothing of it is
- * open, and what it points to stays until src->free.  Requests that name no model mean the first.  server_begin_several loads
- * those that are pinned, and the first.  budget: bytes of all models that are loaded at once; queue_max: as in struct served. */
-void server_offer(struct server *s, const struct served *about, const struct model_source *src);
-int server_begin_several(struct server *s, size_t budget, int queue_max, struct err *err);
+/* In place of server_begin, for several models: server_set_models, then server_begin_several, which loads those that are pinned,
+ * and the first.  Requests that name no model mean the first.  budget: bytes of all models that are loaded at once; queue_max: as
+ * in struct served.
+ * reread: called on the thread that loads, after SIGHUP; NULL: never.  It may call server_set_models again, at another time the
+ * caller may not: a model whose arg is that of one that is there is that one, and stays as it is.  One that is missing is removed:
+ * requests do not find it any more, those that have it go on, then it is unloaded and freed.  n is at least 1. */
+void server_set_models(struct server *s, const struct model_source *v, int n);
+int server_begin_several(struct server *s, size_t budget, int queue_max, void (*reread)(void *arg), void *arg,
+                         struct err *err);
 
 /* Answers, after server_begin, until SIGTERM, SIGINT or server_stop: then it refuses new
  * work (503), lets answers go on for grace_ms and returns; a second signal ends it at once. */

@@ -84,9 +84,9 @@ class Test(unittest.TestCase):
         self.addCleanup(lambda: s.proc.poll() is None and s.close())
         return s
 
-    def config(self, memory, *sections):
+    def config(self, memory, *sections, name=None):
         """A file of options whose models, each of 200 MB, do not all fit into `memory`."""
-        name = tempfile.mktemp(".conf", dir=self.tmp)
+        name = name or tempfile.mktemp(".conf", dir=self.tmp)
         with open(name, "w") as f:
             f.write("memory = %s\n" % memory)
             for model, *lines in sections:
@@ -293,6 +293,172 @@ class Switching(Test):
             r = s.post(CHAT, {**body(2), "model": n})
             self.assertEqual(said(r), cold(n, body(2)))
             self.assertGreater(cached(r), 0)
+
+
+class Reading(Test):
+    """SIGHUP: the models are read again."""
+
+    memory = "300M"
+
+    def begin(self, *sections):
+        self.file = os.path.join(self.tmp, "weft.conf")
+        return self.serve(self.config(self.memory, *sections, name=self.file))
+
+    def again(self, s, says, *sections):
+        lines = s.text().count("SIGHUP")
+        if sections:
+            self.config(self.memory, *sections, name=self.file)
+        s.signal(signal.SIGHUP)
+        end = time.monotonic() + 60
+        while s.text().count("SIGHUP") == lines:
+            self.assertLess(time.monotonic(), end, s.text()[-3000:])
+            time.sleep(0.01)
+        self.assertIn(says, [line for line in s.text().splitlines() if "SIGHUP" in line][-1])
+
+    def test_removed_while_it_answers(self):
+        one, two, three = [(path(n),) for n in NAMES]
+        s = self.begin(one, two)
+        long = body(3, max_tokens=300, ignore_eos=True)
+        expected = cold(NAMES[0], long)
+        got = {}
+        ask = lambda key, name, asked: got.update({key: s.post(CHAT, {**asked, "model": name})})
+        running = threading.Thread(target=ask, args=("running", NAMES[0], long))
+        running.start()
+        s.at_least("weft_requests_running", 1)
+        gone = s.connect()
+        gone.request("POST", CHAT, body(1, model=NAMES[1]))
+        # Two wait for a model that is not loaded, the last of them until it is removed.
+        waiting = threading.Thread(target=ask, args=("waiting", NAMES[1], body(1)))
+        waiting.start()
+        while s.ask("GET", "/v1/models/" + NAMES[1]).json()["status"]["waiting"] < 2:
+            pass
+        gone.close()
+        self.again(s, "1 new, 2 gone", three)
+        self.assertEqual(list(self.states(s)), [NAMES[2]])
+        for name in NAMES[:2]:
+            r = s.post(CHAT, body(1, model=name))
+            self.assertEqual((r.status, r.error()["code"]), (404, "model_not_found"))
+            self.assertIn('"%s" is' % NAMES[2], r.error()["message"])
+        waiting.join()
+        self.assertEqual(got["waiting"].status, 404)
+        self.assertEqual(s.post(CHAT, body(1)).json()["model"], NAMES[2])
+        self.assertEqual(said(s.post(CHAT, body(1))), cold(NAMES[2], body(1)))
+        running.join()
+        self.assertEqual(said(got["running"]), expected)
+        self.again(s, "1 new, 0 gone", one, three)
+        r = s.post(CHAT, long)
+        self.assertEqual((r.json()["model"], said(r)), (NAMES[0], expected))
+        self.assertGreater(cached(r), 0)
+
+    def test_changed_while_it_answers(self):
+        """Requests for it go to the new one, which begins when the old one has written what it keeps, though there is
+        room for both."""
+        self.memory = "1G"
+        s = self.begin((path(NAMES[0]),), (path(NAMES[1]),))
+        first, more = body(7, 4), body(7, 4, max_tokens=300, ignore_eos=True)
+        said(s.post(CHAT, first))
+        c = s.connect()
+        c.request("POST", CHAT, more)
+        s.at_least("weft_requests_running", 1)
+        self.again(s, "1 new, 1 gone", (path(NAMES[0]), "max-tokens = 4"), (path(NAMES[1]),))
+        got = []
+        threads = [threading.Thread(target=lambda: got.append(s.post(CHAT, first))) for _ in range(3)]
+        for t in threads:
+            t.start()
+        r = c.reply()
+        c.close()
+        self.assertEqual(said(r), cold(NAMES[0], more))
+        for t in threads:
+            t.join()
+        for r in got:
+            self.assertEqual(said(r), cold(NAMES[0], first))
+            self.assertGreater(cached(r), 0)
+        self.assertNotIn("another server has it", s.text())
+        del first["max_tokens"]
+        self.assertEqual(s.post(CHAT, first).json()["usage"]["completion_tokens"], 4)
+
+    def test_nothing_changes(self):
+        one, two = [(path(n),) for n in NAMES[:2]]
+        s = self.begin(one, two)
+        before = self.states(s)
+        self.again(s, "0 new, 0 gone")
+        for says, *sections in (("/no/such/model", one, ("/no/such/model",)),
+                                ("would both be called", one, one),
+                                ("belongs above the first [model]", (path(NAMES[0]), "port = 1")),
+                                ("weft.conf:6: ", (path(NAMES[0]), "no-such-line = 1")),
+                                ("the pinned models take 400 MB", one + ("pinned",), two + ("pinned",))):
+            self.again(s, says, *sections)
+            self.assertIn("the old models stay: ", s.text().splitlines()[-1])
+            self.assertEqual(self.states(s), before)
+        with open(self.file, "w") as f:
+            f.write("memory = 1G\n")
+        self.again(s, "no [model] is in it")
+        os.remove(self.file)
+        self.again(s, "the old models stay")
+        self.assertEqual(self.states(s), before)
+        self.assertEqual(s.ask("GET", "/v1/models/" + NAMES[0]).json()["status"]["loads"], 1)
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+
+    def test_pinned(self):
+        s = self.begin((path(NAMES[0]),))
+        self.again(s, "1 new, 0 gone", (path(NAMES[0]),), (path(NAMES[1]), "pinned"))
+        self.until(s, NAMES[1], "loaded")
+        self.assertEqual(self.states(s)[NAMES[0]], "unloaded")
+        self.again(s, "1 new, 1 gone", (path(NAMES[0]),), (path(NAMES[1]),))
+        self.assertEqual(said(s.post(CHAT, body(1))), cold(NAMES[0], body(1)))
+
+    def test_folder(self):
+        folder = os.path.join(self.tmp, "models")
+        os.mkdir(folder)
+        os.symlink(os.path.abspath(path(NAMES[0])), os.path.join(folder, NAMES[0]))
+        s = self.serve("--models-dir", folder, "--memory", "1G")
+        os.symlink(os.path.abspath(path(NAMES[1])), os.path.join(folder, NAMES[1]))
+        self.again(s, "1 new, 0 gone")
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[1]))), cold(NAMES[1], body(1)))
+        os.remove(os.path.join(folder, NAMES[0]))
+        self.again(s, "0 new, 1 gone")
+        self.assertEqual(list(self.states(s)), NAMES[1:2])
+
+    def test_random(self):
+        """Models come and go under clients of which some leave: an answer is the right one or says that there is no such model."""
+        files = [[(path(n), *more) for n in some] for some in (NAMES, NAMES[:2], NAMES[1:])
+                 for more in ((), ("temp = 0.5",))]
+        s = self.begin(*files[0])
+        for n in NAMES:
+            cold(n, body(0))
+        wrong, count = [], {200: 0, 404: 0}
+
+        def client(seed):
+            rng = random.Random(seed)
+            for _ in range(SWITCHES // 4):
+                name, k = rng.choice(NAMES), rng.randrange(6)
+                c = s.connect()
+                try:
+                    c.request("POST", CHAT, body(k, model=name))
+                    if rng.random() < 0.25:
+                        continue
+                    r = c.reply()
+                    if r.status not in count or (r.status == 200 and said(r) != cold(name, body(k))):
+                        wrong.append((name, k, r.status, r.text()[:300]))
+                    else:
+                        count[r.status] += 1
+                except Gone:
+                    wrong.append((name, k, "gone"))
+                finally:
+                    c.close()
+
+        clients = [threading.Thread(target=client, args=(i,)) for i in range(4)]
+        for t in clients:
+            t.start()
+        rng = random.Random(0)
+        while any(t.is_alive() for t in clients):
+            self.again(s, " gone", *rng.choice(files))
+        for t in clients:
+            t.join()
+        self.assertEqual(wrong, [])
+        print("%d answers, %d without a model, read %d times" % (count[200], count[404], s.text().count("SIGHUP")))
+        self.assertGreater(count[200], 0)
+        self.assertGreater(count[404], 0)
 
 
 class Refusing(Test):

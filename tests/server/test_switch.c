@@ -1,4 +1,4 @@
-/* Requests that wait for a model while it is taken from those that were to have it: each has a model or a reason. */
+/* Requests that wait for a model while it is taken from those that were to have it, or removed: each has a model or a reason. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -21,6 +21,14 @@ static int open_model(void *arg, struct served *out, struct err *err)
 static void close_model(void *arg)
 {
 	(void)arg;
+}
+
+static atomic_bool freed;
+
+static void free_model(void *arg)
+{
+	(void)arg;
+	atomic_store(&freed, true);
 }
 
 /* ---- requests ---- */
@@ -123,24 +131,60 @@ static void round_of(struct server *s, struct known_model *a, struct known_model
 	end(second);
 }
 
+/* The second model is removed when one request was given it and has not yet gone on, and another waits: the first keeps it, the
+ * other is told to look again, and it is freed after the first. */
+static void removal(struct server *s, const struct model_source src[2])
+{
+	struct known_models *k = &s->known;
+	struct known_model *b = k->v[1];
+	struct asker *first = begin(s, b, true), *other, *second;
+
+	while (!atomic_load(&first->back))
+		sched_yield();
+	other = begin(s, k->v[0], false);
+	while (!leaving(b))
+		sched_yield();
+	second = begin(s, b, false);
+	while (!waiting(b))
+		sched_yield();
+	known_set(s, src, 1);
+	pthread_join(second->thread, NULL);
+	CHECK(second->r == KNOWN_AGAIN && !second->x.model, "a request for what was removed: %d", second->r);
+	free(second);
+	CHECK(!atomic_load(&freed), "freed while a request has it");
+	atomic_store(&first->hold, false);
+	end(first);
+	end(other);
+	while (!atomic_load(&freed))
+		sched_yield();
+	atomic_store(&freed, false);
+	known_set(s, src, 2);
+}
+
 int main(void)
 {
 	static struct server s;
+	const struct served about[2] = { { .name = "a" }, { .name = "b" } };
+	struct model_source src[2];
 	struct err err;
 
 	log_set_level(LOG_ERROR);
 	known_init(&s);
-	for (int i = 0; i < 2; i++) {
-		struct served about = { .name = i ? "b" : "a" };
-		struct model_source src = {
-			.open = open_model, .close = close_model, .arg = (void *)about.name, .bytes = 1
+	for (int i = 0; i < 2; i++)
+		src[i] = (struct model_source){
+			.about = &about[i],
+			.open = open_model,
+			.close = close_model,
+			.free = free_model,
+			.arg = (void *)about[i].name,
+			.bytes = 1,
 		};
-
-		known_offer(&s, &about, &src);
-	}
+	known_set(&s, src, 2);
 	CHECK(!known_begin(&s, 1, &err), "%s", err.msg);
 	for (int i = 0; i < ROUNDS; i++)
 		round_of(&s, s.known.v[i % 2], s.known.v[1 - i % 2]);
+	for (int i = 0; i < ROUNDS; i++)
+		removal(&s, src);
 	CHECK(s.known.n_waiting == 0 && !s.known.v[0]->refs && !s.known.v[1]->refs, "requests are left over");
 	known_close(&s);
 	printf("%d rounds\n", ROUNDS);
