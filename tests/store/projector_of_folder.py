@@ -77,7 +77,8 @@ def write_tensors(path, tensors, kind):
 
 
 def is_place(name):
-    return "position_embedding" in name or "pos_embed" in name
+    """Or a kernel over mel bands, which is float32 in files too."""
+    return "position_embedding" in name or "pos_embed" in name or "subsample_conv_projection.layer" in name or "depthwise_conv1d" in name
 
 
 def rounded(v, steps):
@@ -475,6 +476,64 @@ def gemma4(tensors, config, kind):
     return s
 
 
+CONFORMER = {"norm_pre_attn": "attn_pre_norm", "norm_post_attn": "attn_post_norm", "norm_out": "ln2", "self_attn.relative_k_proj": "attn_k_rel",
+             "lconv1d.pre_layer_norm": "conv_norm", "lconv1d.conv_norm": "norm_conv", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+             "self_attn.v_proj": "attn_v", "self_attn.post": "attn_out", "lconv1d.linear_start": "conv_pw1", "lconv1d.linear_end": "conv_pw2"}
+for n, to in ("1", ""), ("2", "_1"):
+    CONFORMER.update({"feed_forward%s.%s" % (n, a): b + to for a, b in (("pre_layer_norm", "ffn_norm"), ("post_layer_norm", "ffn_post_norm"),
+                      ("ffw_layer_1", "ffn_up"), ("ffw_layer_2", "ffn_down"))})
+CONFORMER.update({n + ".linear": to for n, to in CONFORMER.items()})
+CONFORMER_TOP = {"audio_tower.output_proj.weight": "a.pre_encode.out.weight", "audio_tower.output_proj.bias": "a.pre_encode.out.bias",
+                 "embed_audio.embedding_projection.weight": "mm.a.input_projection.weight",
+                 "input_proj_linear.weight": "a.input_projection.weight"}
+
+
+def softplus(x):
+    return np.log1p(np.exp(x.astype("<f8"))).astype("<f4")
+
+
+def unsoftplus(y):
+    y = y.astype("<f8")
+    return (y + np.log(-np.expm1(-y))).astype("<f4")
+
+
+def gemma4_hears(tensors, config, kind):
+    """With the tower for sounds of another golden folder, and a projection as wide as this text."""
+    ear = os.path.join(sys.argv[4], "gemma4_sound/hf-bf16")
+    heard = {n: v for n, v in all_tensors(ear).items() if "audio" in n}
+    with open(os.path.join(ear, "config.json")) as f:
+        config["audio_config"] = c = json.load(f)["audio_config"]
+    last = "model.embed_audio.embedding_projection.weight"
+    heard[last] = np.random.default_rng(2).normal(size=(config["text_config"]["hidden_size"], heard[last].shape[1])).astype("<f4")
+    s = gemma4(tensors, config, kind)
+    s.file.tensors = [t for t in s.file.tensors if not t[0].startswith("a.")]
+    for name, v in sorted(heard.items()):
+        at = re.search(r"layers\.(\d+)\.(.*)\.(\w+)$", name)
+        block = at and "a.blk.%s." % at[1]
+        conv = re.search(r"layer(\d)\.(conv|norm)\.weight$", name)
+        if name.endswith("per_dim_scale"):
+            raised = softplus(v)
+            heard[name] = unsoftplus(raised)        # which is not v to the last bit
+            s.file.add(block + "per_dim_scale.weight", raised)
+        elif name.endswith("depthwise_conv1d.weight"):
+            s.file.add(block + "conv_dw.weight", v.reshape(v.shape[0], -1))
+        elif at:
+            s.add(s.file, block + CONFORMER[at[2]] + "." + at[3], v if v.ndim else v.reshape(1))
+        elif conv:
+            s.file.add("a.conv1d.%s.%sweight" % (conv[1], "norm." * (conv[2] == "norm")), v)
+        else:
+            s.add(s.file, next(to for hf, to in CONFORMER_TOP.items() if name.endswith(hf)), v)
+    tensors.update(heard)
+    s.mark("<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", "<|audio|>", image_token_id=2, boa_token_id=3, eoa_token_id=4,
+           audio_token_id=5)
+    s.sounds = True
+    s.pairs.update({"has_audio_encoder": True, "audio.projector_type": "gemma4a", "audio.num_mel_bins": 128,
+                    "audio.embedding_length": c["hidden_size"], "audio.feed_forward_length": 4 * c["hidden_size"],
+                    "audio.block_count": c["num_hidden_layers"], "audio.attention.head_count": c["num_attention_heads"],
+                    "audio.attention.layer_norm_epsilon": 1e-6, "audio.projection_dim": config["text_config"]["hidden_size"]})
+    return s
+
+
 def planes(v):
     """Columns of patches, colour by colour."""
     n = v.shape[-1] // 3
@@ -594,7 +653,7 @@ def pixtral_12b(tensors, config, kind):
 
 FAMILIES = [(qwen3_5_made, "../qwen3_5_vl"), (qwen2_5, "qwen2_5_vl"), (qwen2_5_apart, "qwen2_5_vl"), (qwen2_5_old, "qwen2_5_vl"),
             (qwen2_5_omni, "qwen2_5_vl"), (qwen3, "qwen3_vl"), (gemma3, "gemma3"),
-            (gemma4, "gemma4_e"), (gemma4, "gemma4_dense"),
+            (gemma4_hears, "gemma4_e"), (gemma4, "gemma4_dense"),
             (gemma4_unified, "../gemma4_unified"), (lfm2, "lfm2_vl"), (pixtral, "mistral3")]
 TREE_FAMILIES = [(pixtral_12b, "pixtral"), (qwen2_vl, "qwen2_vl")]      # in the tree
 

@@ -476,12 +476,118 @@ static void test_refused(void **state)
 	folder_remove(dir);
 }
 
+/* ---- a tower for sounds in the same file ---- */
+
+struct hearing {
+	const char *type; /* NULL: no tower for images beside it */
+	uint32_t bands, blocks;
+	float raised; /* an element of what a softplus gives */
+	bool factors, no_kernel;
+};
+
+static void put_hearing(const char *dir, const struct hearing *w)
+{
+	static const int64_t one[] = { 1, 0 }, kernel[] = { 3, 3, 1, WIDTH, 0 }, square[] = { WIDTH, WIDTH, 0 };
+	struct gguf_made m;
+
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "clip");
+	if (w->type)
+		gguf_made_str(&m, "clip.vision.projector_type", w->type);
+	gguf_made_str(&m, "clip.audio.projector_type", "gemma4a");
+	for (int i = 0; i < 2; i++) {
+		gguf_made_u32(&m, i ? "clip.audio.block_count" : "clip.vision.block_count", i ? w->blocks : 1);
+		gguf_made_u32(&m, i ? "clip.audio.embedding_length" : "clip.vision.embedding_length", WIDTH);
+		gguf_made_u32(&m, i ? "clip.audio.attention.head_count" : "clip.vision.attention.head_count", 1);
+	}
+	gguf_made_u32(&m, "clip.vision.feed_forward_length", INNER);
+	gguf_made_u32(&m, "clip.vision.patch_size", PATCH);
+	gguf_made_u32(&m, "clip.audio.num_mel_bins", w->bands);
+	tensor(&m, "v.patch_embd.weight", (const int64_t[]){ PATCH, PATCH, 3, WIDTH, 0 }, 0);
+	tensor(&m, "v.position_embd.weight", (const int64_t[]){ WIDTH, WIDTH, 2, 0 }, 0);
+	tensor(&m, "v.blk.0.attn_q.weight", square, 0);
+	tensor(&m, "a.conv1d.0.weight", kernel, 0);
+	if (!w->no_kernel)
+		tensor(&m, "a.conv1d.1.weight", kernel, 0);
+	tensor(&m, "a.pre_encode.out.weight", square, 0);
+	tensor(&m, "a.blk.0.conv_dw.weight", square, 0);
+	gguf_made_tensor(&m, "a.blk.0.per_dim_scale.weight", 0, one, &w->raised, sizeof w->raised);
+	if (w->factors)
+		tensor(&m, "a.blk.0.per_dim_k_scale.weight", one, 1);
+	put_file(dir, "mmproj.gguf", &m);
+}
+
+static void put_marked(const char *dir)
+{
+	static const char *const marks[] = { "<|image|>", "<|audio|>", "<|audio>", "<audio|>" };
+	static const char *const keys[] = { "gemma4.block_count",
+		                            "gemma4.context_length",
+		                            "gemma4.feed_forward_length",
+		                            "gemma4.attention.head_count",
+		                            "gemma4.attention.key_length",
+		                            "gemma4.attention.key_length_swa",
+		                            "gemma4.attention.sliding_window" };
+	struct gguf_made m;
+
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "gemma4");
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		gguf_made_u32(&m, keys[i], 1);
+	gguf_made_u32(&m, "gemma4.embedding_length", WIDTH);
+	gguf_made_f32(&m, "gemma4.attention.layer_norm_rms_epsilon", 1e-6f);
+	gguf_made_strs(&m, "tokenizer.ggml.tokens", marks, 4);
+	tensor(&m, "token_embd.weight", (const int64_t[]){ WIDTH, 4, 0 }, 0);
+	put_file(dir, "model.gguf", &m);
+}
+
+static void test_hearing(void **state)
+{
+	static const struct {
+		struct hearing made;
+		int code;
+		const char *says;
+	} cases[] = {
+		{ { "gemma4v", 64, 1, 1, 0, 0 }, E_UNSUPPORTED, "key clip.audio.num_mel_bins: 64, 128 are read" },
+		{ { "gemma4v", 128, 0, 1, 0, 0 }, E_FORMAT, "key clip.audio.block_count: 0, 1 to 1024 are read" },
+		{ { "gemma4v", 128, 1, 0, 0, 0 },
+		  E_FORMAT,
+		  "per_dim_scale.weight: element 0 is 0, a softplus is above" },
+		{ { "gemma4v", 128, 1, 1, 1, 0 },
+		  E_UNSUPPORTED,
+		  "per_dim_k_scale.weight: factors of keys are not done" },
+		{ { "gemma4v", 128, 1, 1, 0, 1 }, E_MISSING, "tensor a.conv1d.1.weight: missing" },
+		{ { NULL, 128, 1, 1, 0, 0 }, E_UNSUPPORTED, "a projector for sounds alone, \"gemma4a\", is not done" },
+	};
+	char *dir = folder_new();
+	struct err err = { 0 };
+	struct store *st;
+
+	put_marked(dir);
+	put_hearing(dir, &(struct hearing){ "gemma4v", 128, 1, 1, 0, 0 });
+	assert_int_equal(store_open_seeing(&st, dir, "", &err), 0);
+	assert_int_equal(whole(st->config, "audio_token_id"), 1);
+	assert_int_equal(whole(json_get(st->config, "audio_config"), "output_proj_dims"), WIDTH);
+	/* softplus(0.5413...) is 1 */
+	assert_float_equal(element(st, "model.audio_tower.layers.0.self_attn.per_dim_scale", 0), 0.54132485f, 1e-7);
+	store_close(st);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *path = strdup(folder_path(dir, "mmproj.gguf"));
+
+		put_hearing(dir, &cases[i].made);
+		assert_int_equal(store_open_seeing(&st, folder_path(dir, "model.gguf"), path, &err), cases[i].code);
+		assert_says(&err, cases[i].says);
+		free(path);
+	}
+	folder_remove(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_model),   cmocka_unit_test(test_one_frame),
 		cmocka_unit_test(test_pixtral), cmocka_unit_test(test_pixtral_refused),
 		cmocka_unit_test(test_beside),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_hearing),
 	};
 
 	log_set_level(LOG_ERROR);

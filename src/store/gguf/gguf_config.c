@@ -216,6 +216,7 @@ static void put_seeing(struct gguf_conf *c, const struct gguf_projector *p)
 	const struct projector_form *f = p->form;
 	const char *text = f->of[p->which].text;
 	struct gguf_conf tower = { .m = &p->m, .out = c->out, .err = c->err };
+	struct gguf_conf ear = { .m = &p->sound, .out = c->out, .err = c->err };
 
 	gguf_put_str(c, "model_type", f->of[p->which].whole);
 	for (int i = 0; i < PROJECTOR_MARKS && f->token[i].text; i++)
@@ -227,13 +228,19 @@ static void put_seeing(struct gguf_conf *c, const struct gguf_projector *p)
 	buf_putc(c->out, '{');
 	f->vision(&tower);
 	buf_putc(c->out, '}');
+	if (p->ear) {
+		gguf_put_name(&ear, "audio_config");
+		buf_putc(c->out, '{');
+		p->ear->audio(&ear);
+		buf_putc(c->out, '}');
+	}
 	gguf_put_name(c, "text_config");
 	buf_putc(c->out, '{');
 	put_text(c, text ? text : c->m->arch->model_type);
 	if (f->text)
 		f->text(c);
 	buf_putc(c->out, '}');
-	c->code = tower.code ? tower.code : c->code;
+	c->code = tower.code ? tower.code : ear.code ? ear.code : c->code;
 }
 
 int gguf_config(const struct gguf_model *m, struct buf *out, struct err *err)

@@ -77,11 +77,19 @@ static int find_form(struct gguf_projector *p, struct err *err)
 	struct gguf_string s = string_of(&p->g, "clip.vision.projector_type");
 	struct buf known;
 
+	struct gguf_string sound = string_of(&p->g, "clip.audio.projector_type");
+
 	if (!s.n)
 		s = string_of(&p->g, "clip.projector_type");
+	if (!s.n && sound.n)
+		return err_set(err, E_UNSUPPORTED, "%s: a projector for sounds alone, \"%.*s\", is not done", p->g.path,
+		               shown(sound), sound.p);
 	for (p->form = projector_forms; p->form->type; p->form++)
-		if (equals(s, p->form->type) && (!p->form->shown_by || gguf_info(&p->g, p->form->shown_by)))
+		if (equals(s, p->form->type) && (!p->form->shown_by || gguf_info(&p->g, p->form->shown_by))) {
+			if (p->form->ear && equals(sound, p->form->ear->type))
+				p->ear = p->form->ear;
 			return 0;
+		}
 	buf_init(&known);
 	for (const struct projector_form *f = projector_forms; f->type; f++)
 		if (!f->shown_by)
@@ -92,11 +100,24 @@ static int find_form(struct gguf_projector *p, struct err *err)
 	return E_UNSUPPORTED;
 }
 
+/* The blocks of one tower. */
+static int read_blocks(struct gguf_model *m, bool flat, struct err *err)
+{
+	struct gguf_conf c = { .m = m, .err = err };
+
+	m->blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
+	if (!c.code && !(flat && !m->blocks) && (m->blocks < 1 || m->blocks > PROJECTOR_BLOCKS_MAX))
+		gguf_conf_fail(&c, E_FORMAT, "key %s.block_count: %" PRId64 ", 1 to %d are read", m->arch->name,
+		               m->blocks, PROJECTOR_BLOCKS_MAX);
+	return c.code;
+}
+
 static int check_model(struct gguf_projector *p, const struct gguf_model *text, struct err *err)
 {
 	struct gguf_conf of_text = { .m = text, .err = err }, c = { .m = &p->m, .err = err };
 	int64_t width = gguf_conf_int(&of_text, "embedding_length", GGUF_NEEDED);
 	int64_t out = gguf_conf_int(&c, "projection_dim", width);
+	int code;
 
 	p->which = -1;
 	for (int i = 0; i < PROJECTOR_ARCHS && p->form->of[i].arch; i++)
@@ -112,13 +133,8 @@ static int check_model(struct gguf_projector *p, const struct gguf_model *text, 
 		return err_set(err, E_FORMAT,
 		               "%s: key clip.vision.projection_dim: %" PRId64 ", %s has vectors of %" PRId64, p->g.path,
 		               out, text->part[0].path, width);
-	p->m.blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
-	if (!c.code && p->form->flat && !p->m.blocks)
-		return 0;
-	if (!c.code && (p->m.blocks < 1 || p->m.blocks > PROJECTOR_BLOCKS_MAX))
-		gguf_conf_fail(&c, E_FORMAT, "key clip.vision.block_count: %" PRId64 ", 1 to %d are read", p->m.blocks,
-		               PROJECTOR_BLOCKS_MAX);
-	return c.code;
+	code = read_blocks(&p->m, p->form->flat, err);
+	return code || !p->ear ? code : read_blocks(&p->sound, !p->ear->block, err);
 }
 
 /* Ids of the tokens that stand for an image, which a projector names nowhere. */
@@ -133,7 +149,7 @@ static int find_tokens(struct gguf_projector *p, const struct gguf_model *text, 
 		const char *s = p->form->token[i].text;
 
 		p->token[i] = -1;
-		if (p->form->token[i].sound && !gguf_info(&p->g, "mm.a.input_projection.weight"))
+		if (p->form->token[i].sound && !p->ear)
 			continue;
 		p->token[i] = gguf_vocab_find(&v, s, strlen(s));
 		if (p->token[i] < 0)
@@ -176,6 +192,35 @@ static bool names_swapped(const struct gguf_projector *p, int64_t block)
 	return t && t->ne[0] == hidden && t->ne[1] != hidden;
 }
 
+static bool begins(const char *s, const char *with)
+{
+	return !strncmp(s, with, strlen(with));
+}
+
+/* As name_of, of the tower for sounds. */
+static const struct projector_name *name_heard(const struct gguf_projector *p, const char *name, char out[NAME_BYTES])
+{
+	const struct projector_name *line;
+	char rest[NAME_BYTES];
+	int64_t block;
+	int at = 0;
+
+	if (!p->ear)
+		return NULL;
+	if (!p->ear->block || sscanf(name, "a.blk.%5" SCNd64 ".%n", &block, &at) != 1 || !at || block < 0 ||
+	    block >= p->sound.blocks)
+		return line_of(p->ear->top, name, out);
+	line = line_of(p->ear->in_block, name + at, rest);
+	if (line)
+		snprintf(out, NAME_BYTES, "%.60s%" PRId64 ".%.80s", p->ear->block, block, rest);
+	return line;
+}
+
+static bool is_heard(const char *name)
+{
+	return begins(name, "a.") || begins(name, "mm.a.");
+}
+
 /* The line for the tensor and its name there; NULL: no table has it. */
 static const struct projector_name *name_of(const struct gguf_projector *p, const char *name, char out[NAME_BYTES])
 {
@@ -185,6 +230,8 @@ static const struct projector_name *name_of(const struct gguf_projector *p, cons
 	int64_t block;
 	int at = 0;
 
+	if (is_heard(name))
+		return name_heard(p, name, out);
 	if (sscanf(name, "v.blk.%5" SCNd64 ".%n", &block, &at) != 1 || !at || block < 0 || block >= p->m.blocks)
 		return line_of(p->form->top, name, out);
 	in_block += at;
@@ -226,15 +273,10 @@ static bool name_deep(const struct gguf_projector *p, const char *name, char out
 	return false;
 }
 
-static bool begins(const char *s, const char *with)
-{
-	return !strncmp(s, with, strlen(with));
-}
-
 /* Why a tensor that no table has is not used; NULL: unknown. */
-static const char *ignored(const char *name)
+static const char *ignored(const struct gguf_projector *p, const char *name)
 {
-	if (begins(name, "a.") || begins(name, "mm.a."))
+	if (!p->ear && is_heard(name))
 		return "tower for sounds";
 	if (!strcmp(name, "v.token_embd.img_break"))
 		return "a row of the text model's embedding";
@@ -259,7 +301,7 @@ static int add_tensor(struct gguf_projector *p, const struct gguf_info *from, st
 	t->fix = line ? line->fix : NULL;
 	t->t.origin = line && !t->fix ? from->name : NULL;
 	if (!line && !deep)
-		t->t.ignored = ignored(from->name);
+		t->t.ignored = ignored(p, from->name);
 	p->t[p->n++] = t;
 	return t->fix ? t->fix->shape(&p->m, t, err) : 0;
 }
@@ -327,6 +369,7 @@ static int check_config(const struct gguf_projector *p, struct err *err)
 {
 	struct buf out;
 	struct gguf_conf c = { .m = &p->m, .out = &out, .err = err };
+	struct gguf_conf ear = { .m = &p->sound, .out = &out, .err = err };
 
 	if (!gguf_info(&p->g, "v.patch_embd.weight"))
 		return err_set(err, E_MISSING, "%s: tensor v.patch_embd.weight: missing (%zu tensors)", p->g.path,
@@ -335,6 +378,10 @@ static int check_config(const struct gguf_projector *p, struct err *err)
 	p->form->vision(&c);
 	if (p->form->around && !c.code)
 		p->form->around(&c);
+	if (p->ear && !c.code) {
+		p->ear->audio(&ear);
+		c.code = ear.code;
+	}
 	if (!c.code)
 		c.code = projector_processor(p, &out, err);
 	buf_fini(&out);
@@ -344,12 +391,13 @@ static int check_config(const struct gguf_projector *p, struct err *err)
 int projector_open(struct gguf_projector *p, const char *path, const struct gguf_model *text, struct arena *a,
                    struct err *err)
 {
-	static const struct gguf_arch arch = { .name = "clip.vision" };
+	static const struct gguf_arch arch = { .name = "clip.vision" }, sound = { .name = "clip.audio" };
 	int code = gguf_open(&p->g, path, err);
 
 	if (code)
 		return code;
 	p->m = (struct gguf_model){ .part = &p->g, .n_part = 1, .arch = &arch };
+	p->sound = (struct gguf_model){ .part = &p->g, .n_part = 1, .arch = &sound };
 	if ((code = check_arch(&p->g, err)) || (code = find_form(p, err)) || (code = check_model(p, text, err)) ||
 	    (code = find_tokens(p, text, err)))
 		return code;

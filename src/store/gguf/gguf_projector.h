@@ -2,8 +2,9 @@
  * src/store/.
  *
  * general.architecture is "clip"; keys are clip.vision.*, tensors v.* and mm.*.  clip.projector_type says what it is; each
- * type that is read has a line of names and a writer of `vision_config` in gguf_projector_forms.c.  What the tower of a
- * folder has, a projector has under Hugging Face's names: no tower knows which it reads. */
+ * type that is read has a line of names and a writer of `vision_config` in gguf_projector_forms.c.  A tower for sounds in the
+ * same file has clip.audio.*, a.* and mm.a.*.  What the tower of a folder has, a projector has under Hugging Face's names: no
+ * tower knows which it reads. */
 #ifndef STORE_GGUF_PROJECTOR_H
 #define STORE_GGUF_PROJECTOR_H
 
@@ -16,6 +17,14 @@ enum { PROJECTOR_ARCHS = 4, PROJECTOR_MARKS = 4 };
 struct projector_name {
 	const char *gguf, *hf;
 	const struct gguf_fix *fix;
+};
+
+/* A tower for sounds, in the file of the tower for images: tensors a.* and mm.a.* */
+struct projector_ear {
+	const char *type;  /* clip.audio.projector_type */
+	const char *block; /* as a form's, with "a.blk.N." in the file; NULL: there are none, and block_count is 0 */
+	const struct projector_name *top, *in_block;
+	void (*audio)(struct gguf_conf *c); /* members of audio_config; c reads clip.audio */
 };
 
 struct projector_form {
@@ -36,6 +45,7 @@ struct projector_form {
 		const char *text, *member;
 		bool sound;
 	} token[PROJECTOR_MARKS];
+	const struct projector_ear *ear; /* that it may have; NULL: sounds are not read */
 	/* Members of vision_config, of config.json around it, and of text_config; the last two may be NULL.  c reads the keys
 	 * of the projector, text those of the model. */
 	void (*vision)(struct gguf_conf *c);
@@ -50,8 +60,10 @@ struct gguf_projector {
 	struct gguf g;
 	struct gguf_model m; /* keys of c are those of clip.vision */
 	const struct projector_form *form;
-	int which;                      /* of form->of */
-	int32_t token[PROJECTOR_MARKS]; /* -1: left out */
+	struct gguf_model sound;         /* keys of c are those of clip.audio */
+	const struct projector_ear *ear; /* NULL: it has none, or one that is not read */
+	int which;                       /* of form->of */
+	int32_t token[PROJECTOR_MARKS];  /* -1: left out */
 	struct gguf_tensor **t;
 	size_t n;
 };

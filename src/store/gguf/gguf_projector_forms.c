@@ -1,4 +1,5 @@
-/* gguf_projector_forms.c - what each type of projector becomes: names, weights put back as they were, vision_config. */
+/* gguf_projector_forms.c - what each type of projector becomes: names, weights put back as they were, vision_config,
+ * audio_config. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -274,6 +275,46 @@ static void turned_fill(const struct gguf_model *m, const struct gguf_tensor *t,
 }
 
 static const struct gguf_fix turned = { turned_shape, turned_fill };
+
+/* softplus(x) of the file becomes x again, since an ear takes the softplus of what it reads. */
+static int softplus_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	if (t->t.format || t->t.type != DT_F32)
+		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: is %s, this one is read as F32", m->part[0].path,
+		               t->from->name, t->from->type->name);
+	for (int64_t i = 0; i < t->t.count; i++) {
+		float y;
+
+		memcpy(&y, t->from->data + 4 * i, sizeof y);
+		if (!(y > 0) || !isfinite(y))
+			return err_set(err, E_FORMAT, "%s: tensor %s: element %" PRId64 " is %g, a softplus is above 0",
+			               m->part[0].path, t->from->name, i, (double)y);
+	}
+	t->t.data = NULL;
+	return 0;
+}
+
+static void softplus_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	for (int64_t i = 0; i < t->t.count; i++) {
+		float y;
+
+		memcpy(&y, t->from->data + 4 * i, sizeof y);
+		y = (float)((double)y + log(-expm1(-(double)y)));
+		memcpy(to + 4 * i, &y, sizeof y);
+	}
+}
+
+static const struct gguf_fix softplus = { softplus_shape, softplus_fill };
+
+/* Files may have factors of keys, of which no equation was found. */
+static int no_factors(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	return err_set(err, E_UNSUPPORTED, "%s: tensor %s: factors of keys are not done", m->part[0].path,
+	               t->from->name);
+}
+
+static const struct gguf_fix refused = { no_factors, NULL };
 
 /* ---- members that several have ---- */
 
@@ -607,7 +648,6 @@ static const struct projector_name unified_top[] = {
 	{ "v.patch_norm.3.", "model.vision_embedder.pos_norm.", NULL },
 	{ "v.position_embd.weight", "model.vision_embedder.pos_embedding", &axes },
 	{ "mm.input_projection.weight", "model.embed_vision.embedding_projection.weight", NULL },
-	{ "mm.a.input_projection.weight", "model.embed_audio.embedding_projection.weight", NULL },
 	{ NULL, NULL, NULL },
 };
 
@@ -620,17 +660,90 @@ static void put_unified(struct gguf_conf *c)
 	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", 1e-6));
 }
 
-/* The frame of a sound is as long as its matrix is wide. */
-static void around_unified(struct gguf_conf *c)
+/* ---- sounds: Gemma 4 E2B, E4B ---- */
+
+static const struct projector_name conformer_top[] = {
+	{ "a.conv1d.0.norm.weight", "model.audio_tower.subsample_conv_projection.layer0.norm.weight", NULL },
+	{ "a.conv1d.1.norm.weight", "model.audio_tower.subsample_conv_projection.layer1.norm.weight", NULL },
+	{ "a.conv1d.0.weight", "model.audio_tower.subsample_conv_projection.layer0.conv.weight", NULL },
+	{ "a.conv1d.1.weight", "model.audio_tower.subsample_conv_projection.layer1.conv.weight", NULL },
+	{ "a.input_projection.weight", "model.audio_tower.subsample_conv_projection.input_proj_linear.weight", NULL },
+	{ "a.pre_encode.out.", "model.audio_tower.output_proj.", NULL },
+	{ "mm.a.input_projection.weight", "model.embed_audio.embedding_projection.weight", NULL },
+	{ NULL, NULL, NULL },
+};
+
+/* conv_norm and norm_conv stand for each other's names. */
+static const struct projector_name conformer_block[] = {
+	{ "ffn_norm.", "feed_forward1.pre_layer_norm.", NULL },
+	{ "ffn_post_norm.", "feed_forward1.post_layer_norm.", NULL },
+	{ "ffn_norm_1.", "feed_forward2.pre_layer_norm.", NULL },
+	{ "ffn_post_norm_1.", "feed_forward2.post_layer_norm.", NULL },
+	{ "attn_pre_norm.", "norm_pre_attn.", NULL },
+	{ "attn_post_norm.", "norm_post_attn.", NULL },
+	{ "ln2.", "norm_out.", NULL },
+	{ "attn_k_rel.", "self_attn.relative_k_proj.", NULL },
+	{ "per_dim_scale.weight", "self_attn.per_dim_scale", &softplus },
+	{ "per_dim_k_scale.weight", "self_attn.per_dim_k_scale", &refused },
+	{ "conv_norm.", "lconv1d.pre_layer_norm.", NULL },
+	{ "norm_conv.", "lconv1d.conv_norm.", NULL },
+	{ "conv_dw.", "lconv1d.depthwise_conv1d.", NULL },
+	BOUNDED("ffn_up", "feed_forward1.ffw_layer_1"),
+	BOUNDED("ffn_down", "feed_forward1.ffw_layer_2"),
+	BOUNDED("ffn_up_1", "feed_forward2.ffw_layer_1"),
+	BOUNDED("ffn_down_1", "feed_forward2.ffw_layer_2"),
+	BOUNDED("attn_q", "self_attn.q_proj"),
+	BOUNDED("attn_k", "self_attn.k_proj"),
+	BOUNDED("attn_v", "self_attn.v_proj"),
+	BOUNDED("attn_out", "self_attn.post"),
+	BOUNDED("conv_pw1", "lconv1d.linear_start"),
+	BOUNDED("conv_pw2", "lconv1d.linear_end"),
+	{ NULL, NULL, NULL },
+};
+
+/* Frames of samples, the window, the cap and the weight of half a block are constants of its loaders. */
+static void put_conformer(struct gguf_conf *c)
 {
-	if (c->code || !has(c, "mm.a.input_projection.weight"))
-		return;
-	gguf_put_name(c, "audio_config");
-	buf_puts(c->out, "{");
+	int64_t bands = gguf_conf_int(c, "num_mel_bins", 128);
+
+	if (!c->code && bands != 128)
+		gguf_conf_fail(c, E_UNSUPPORTED, "key clip.audio.num_mel_bins: %" PRId64 ", 128 are read", bands);
+	gguf_put_str(c, "model_type", "gemma4_audio");
+	gguf_put_int(c, "hidden_size", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_hidden_layers", c->m->blocks);
+	gguf_put_int(c, "num_attention_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
+	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", 1e-6));
+	gguf_put_name(c, "subsampling_conv_channels");
+	buf_printf(c->out, "[%" PRId64 ",%" PRId64 "]", edge(c, "a.conv1d.0.weight", 3),
+	           edge(c, "a.conv1d.1.weight", 3));
+	gguf_put_int(c, "conv_kernel_size", edge(c, "a.blk.0.conv_dw.weight", 0));
+	gguf_put_bool(c, "use_clipped_linears", has(c, "a.blk.0.attn_q.input_min"));
+	gguf_put_int(c, "output_proj_dims", edge(c, "a.pre_encode.out.weight", 1));
+}
+
+static const struct projector_ear ear_gemma4 = { .type = "gemma4a",
+	                                         .block = "model.audio_tower.layers.",
+	                                         .top = conformer_top,
+	                                         .in_block = conformer_block,
+	                                         .audio = put_conformer };
+
+/* ---- sounds: Gemma 4 12B ---- */
+
+static const struct projector_name frames_top[] = {
+	{ "mm.a.input_projection.weight", "model.embed_audio.embedding_projection.weight", NULL },
+	{ NULL, NULL, NULL },
+};
+
+/* The frame of a sound is as long as its matrix is wide. */
+static void put_frames(struct gguf_conf *c)
+{
 	gguf_put_str(c, "model_type", "gemma4_unified_audio");
 	gguf_put_int(c, "audio_samples_per_token", edge(c, "mm.a.input_projection.weight", 0));
-	buf_puts(c->out, "}");
 }
+
+static const struct projector_ear ear_unified = {
+	.type = "gemma4ua", .top = frames_top, .in_block = NULL, .audio = put_frames
+};
 
 /* ---- Pixtral ---- */
 
@@ -755,7 +868,11 @@ const struct projector_form projector_forms[] = {
 	  .block = "model.vision_tower.encoder.layers.",
 	  .top = gemma4_top,
 	  .in_block = gemma4_block,
-	  .token = { { "<|image|>", "image_token_id" } },
+	  .token = { { "<|image|>", "image_token_id", false },
+	             { "<|audio|>", "audio_token_id", true },
+	             { "<|audio>", "boa_token_id", true },
+	             { "<audio|>", "eoa_token_id", true } },
+	  .ear = &ear_gemma4,
 	  .vision = put_gemma4,
 	  .text = text_gemma4,
 	  .processor = processor_gemma4 },
@@ -769,8 +886,8 @@ const struct projector_form projector_forms[] = {
 	             { "<|audio|>", "audio_token_id", true },
 	             { "<|audio>", "boa_token_id", true },
 	             { "<audio|>", "eoa_token_id", true } },
+	  .ear = &ear_unified,
 	  .vision = put_unified,
-	  .around = around_unified,
 	  .text = text_gemma4,
 	  .processor = processor_gemma4 },
 	{ .type = "lfm2",
