@@ -52,23 +52,46 @@ static bool module_file(struct reading *r, struct safetensors *s, char file[PATH
 	return false;
 }
 
+/* Takes a Dense's product from the model's own files, where GGUF has it; false: it is not there. */
+static bool dense_of_model(struct reading *r, const char *path, struct embed_step *step, bool bias)
+{
+	char name[PATH];
+	int rows = 0, n = 0;
+
+	snprintf(name, sizeof name, "%s.linear.weight", path);
+	if (!store_find(r->st, name))
+		return false;
+	step->w = reading_floats(r, name, step->in, &rows);
+	snprintf(name, sizeof name, "%s.linear.bias", path);
+	step->bias = bias ? reading_floats(r, name, 1, &n) : NULL;
+	if (!r->code && (rows != step->out || (bias && n != step->out)))
+		reading_fail(r, E_FORMAT, "%s: tensors %s.linear: %d rows and %d biases, where %d are read", r->st->dir,
+		             path, rows, n, step->out);
+	return true;
+}
+
 static void read_dense(struct reading *r, const char *path, const struct json *j, struct conf *c)
 {
 	struct embed_step step = { .in = conf_int(c, "in_features", 1, CONF_DIM_MAX),
 		                   .out = conf_int(c, "out_features", 1, CONF_DIM_MAX) };
 	const char *act = json_str(json_get(j, "activation_function"), NULL);
+	bool bias = conf_bool_or(c, "bias", true);
 	struct safetensors s;
 	char file[PATH];
 
 	step.act = reading_act(r, c->file, act ? act : "Tanh");
 	if (conf_bool_or(c, "use_residual", false))
 		conf_fail(c, E_UNSUPPORTED, "use_residual: true is not done by this version");
-	if (c->code || !module_file(r, &s, file, path))
+	if (c->code)
 		return;
-	step.w = module_floats(r, &s, file, "linear.weight", (int64_t)step.in * step.out, true);
-	if (conf_bool_or(c, "bias", true))
-		step.bias = module_floats(r, &s, file, "linear.bias", step.out, true);
-	safetensors_close(&s);
+	if (!dense_of_model(r, path, &step, bias)) {
+		if (!module_file(r, &s, file, path))
+			return;
+		step.w = module_floats(r, &s, file, "linear.weight", (int64_t)step.in * step.out, true);
+		if (bias)
+			step.bias = module_floats(r, &s, file, "linear.bias", step.out, true);
+		safetensors_close(&s);
+	}
 	reading_step(r, step, c->file);
 }
 

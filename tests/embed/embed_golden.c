@@ -3,7 +3,7 @@
  * And the law: what a text gives alone is what it gives beside all others, in either order, with one thread and with several,
  * in both arithmetics, bit for bit.
  *
- *     embed_golden ROOT NAME... */
+ *     embed_golden ROOT NAME[=MODEL]...    MODEL, a GGUF file, is opened in place of the folder */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +212,7 @@ static float check_result(const struct session *s, const struct golden *g, int i
 
 /* ---- checks ---- */
 
-static int check_values(const char *folder, const char *name)
+static int check_values(const char *folder, const char *model, const char *name)
 {
 	float *rows[TEXTS], *pooled[TEXTS], in_rows = 0, in_result = 0;
 	size_t n[TEXTS], m[TEXTS];
@@ -222,7 +222,7 @@ static int check_values(const char *folder, const char *name)
 	bool ok;
 
 	golden_open(&g, folder);
-	if (open_session(&s, folder, ARITH_F32, 2, &err)) {
+	if (open_session(&s, model, ARITH_F32, 2, &err)) {
 		printf("FAIL %-24s %s\n", name, err.msg);
 		return 1;
 	}
@@ -249,7 +249,7 @@ static int check_values(const char *folder, const char *name)
 	return !ok;
 }
 
-static int check_law(const char *folder, const char *name, enum arith arith)
+static int check_law(const char *folder, const char *model, const char *name, enum arith arith)
 {
 	float *alone[TEXTS], *other[TEXTS];
 	size_t n[TEXTS], m[TEXTS];
@@ -259,8 +259,8 @@ static int check_law(const char *folder, const char *name, enum arith arith)
 	int bad = 0;
 
 	golden_open(&g, folder);
-	CHECK(!open_session(&one, folder, arith, 1, &err), "%s", err.msg);
-	CHECK(!open_session(&two, folder, arith, 3, &err), "%s", err.msg);
+	CHECK(!open_session(&one, model, arith, 1, &err), "%s", err.msg);
+	CHECK(!open_session(&two, model, arith, 3, &err), "%s", err.msg);
 	for (int i = 0; i < g.n; i++)
 		if (g.text[i].n > one.model->opts.ctx_max)
 			g.n = i;
@@ -294,11 +294,12 @@ int main(int argc, char **argv)
 		return argc < 3 ? 2 : 77;
 	for (int i = 2; i < argc; i++) {
 		char folder[4200];
+		const char *file = strchr(argv[i], '='), *model = file ? file + 1 : folder;
 
-		snprintf(folder, sizeof folder, "%s/%s/hf-bf16", argv[1], argv[i]);
-		bad |= check_values(folder, argv[i]);
-		bad |= check_law(folder, argv[i], ARITH_F32);
-		bad |= check_law(folder, argv[i], ARITH_FAST);
+		snprintf(folder, sizeof folder, "%s/%.*s/hf-bf16", argv[1], (int)strcspn(argv[i], "="), argv[i]);
+		bad |= check_values(folder, model, argv[i]);
+		bad |= check_law(folder, model, argv[i], ARITH_F32);
+		bad |= check_law(folder, model, argv[i], ARITH_FAST);
 	}
 	return bad;
 }

@@ -1,7 +1,8 @@
 /* Ids of texts and pairs against those of Hugging Face's tokenizers: the cases beside each tokenizer in
  * ../shared/golden/_embed/tokenizers, and the texts of the goldens, prompts and truncation included.
  *
- *     texts_test ROOT */
+ *     texts_test ROOT                    all of them
+ *     texts_test ROOT NAME=FILE...       the texts of these goldens with the tokenizers of GGUF files */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "driver.h"
+#include "store/store.h"
 #include "text/tokens/pair.h"
 
 static int n_case, n_bad;
@@ -47,6 +49,22 @@ static struct tokenizer *tokenizer_of(const char *folder)
 		return NULL;
 	CHECK(!tokenizer_open(&t, b.p, b.n, &err), "%s: %s", path, err.msg);
 	buf_fini(&b);
+	return t;
+}
+
+static struct tokenizer *tokenizer_of_file(const char *path)
+{
+	struct tokenizer *t;
+	struct store *st;
+	struct buf b;
+	struct err err;
+
+	buf_init(&b);
+	CHECK(!store_open(&st, path, &err), "%s", err.msg);
+	CHECK(!store_document(st, "tokenizer.json", &b, &err), "%s", err.msg);
+	CHECK(!tokenizer_open(&t, b.p, b.n, &err), "%s: %s", path, err.msg);
+	buf_fini(&b);
+	store_close(st);
 	return t;
 }
 
@@ -114,10 +132,9 @@ static void cases_of(const char *folder)
 	tokenizer_close(t);
 }
 
-/* Texts with prompts, or pairs, of a golden whose ids follow from its tokenizer. */
-static void texts_of(const char *folder)
+/* Texts with prompts, or pairs, of a golden whose ids follow from its tokenizer; frees t. */
+static void texts_with(struct tokenizer *t, const char *folder)
 {
-	struct tokenizer *t = tokenizer_of(folder);
 	struct json *g = t ? document(folder, "golden.json") : NULL;
 	const struct json *texts = json_get(g, "texts"), *pairs = json_get(g, "pairs");
 	int64_t most = 0;
@@ -148,6 +165,11 @@ static void texts_of(const char *folder)
 	tokenizer_close(t);
 }
 
+static void texts_of(const char *folder)
+{
+	texts_with(tokenizer_of(folder), folder);
+}
+
 static void each(const char *root, const char *below, void (*fn)(const char *folder))
 {
 	char path[4300];
@@ -167,13 +189,22 @@ static void each(const char *root, const char *below, void (*fn)(const char *fol
 
 int main(int argc, char **argv)
 {
-	char tokenizers[4200];
+	char path[4200];
 
-	if (argc != 2 || !shared_argument(argv, 1))
-		return argc != 2 ? 2 : 77;
-	snprintf(tokenizers, sizeof tokenizers, "%s/tokenizers", argv[1]);
-	each(tokenizers, "", cases_of);
-	each(argv[1], "/hf-bf16", texts_of);
+	if (argc < 2 || !shared_argument(argv, 1))
+		return argc < 2 ? 2 : 77;
+	snprintf(path, sizeof path, "%s/tokenizers", argv[1]);
+	if (argc == 2) {
+		each(path, "", cases_of);
+		each(argv[1], "/hf-bf16", texts_of);
+	}
+	for (int i = 2; i < argc; i++) {
+		const char *file = strchr(argv[i], '=');
+
+		CHECK(file, "%s: NAME=FILE is wanted", argv[i]);
+		snprintf(path, sizeof path, "%s/%.*s/hf-bf16", argv[1], (int)(file - argv[i]), argv[i]);
+		texts_with(tokenizer_of_file(file + 1), path);
+	}
 	printf("%d of %d texts and pairs as they should be\n", n_case - n_bad, n_case);
 	CHECK(n_case, "no cases in %s", argv[1]);
 	return n_bad > 0;

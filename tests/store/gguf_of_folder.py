@@ -31,7 +31,7 @@ def safetensors(path):
         data = f.read()
     out = {}
     for name, t in head.items():
-        if name == "__metadata__":
+        if name == "__metadata__" or t["dtype"] == "I64":
             continue
         a, b = t["data_offsets"]
         if t["dtype"] == "BF16":
@@ -61,6 +61,8 @@ class File:
             value = struct.pack("<I", 8) + text(v)
         elif isinstance(v, bytes):
             value = struct.pack("<IIQ", 9, 5, len(v) // 4) + v
+        elif isinstance(v, bytearray):
+            value = struct.pack("<IIQ", 9, 0, len(v)) + v
         elif isinstance(v[0], float):
             value = struct.pack("<IIQ", 9, 6, len(v)) + struct.pack("<%df" % len(v), *v)
         elif isinstance(v[0], str):

@@ -221,7 +221,8 @@ static void name_block(const struct gguf_model *m, int64_t i, const char *rest, 
 	bool draft = i >= m->blocks - m->drafts, apart = draft && m->arch->mtp_apart;
 
 	out->prefix = apart ? "mtp." : "model.";
-	snprintf(out->block, sizeof out->block, "layers.%" PRId64 ".", apart ? i - (m->blocks - m->drafts) : i);
+	snprintf(out->block, sizeof out->block, "%s%" PRId64 ".", m->arch->block ? m->arch->block : "layers.",
+	         apart ? i - (m->blocks - m->drafts) : i);
 	out->n = find_names(m->arch->names, rest, out->name);
 	if (!out->n)
 		out->n = find_names(gguf_block_names, rest, out->name);
@@ -372,6 +373,10 @@ static const struct {
 	{ "tokenizer_config.json", gguf_tokenizer_config },
 	{ "generation_config.json", gguf_generation_config },
 	{ "hadamard.json", gguf_basis },
+	{ "modules.json", gguf_modules },
+	{ "1_Pooling/config.json", gguf_pooling },
+	{ "2_Dense/config.json", gguf_dense_2 },
+	{ "3_Dense/config.json", gguf_dense_3 },
 };
 
 static const char processor[] = "preprocessor_config.json";

@@ -34,7 +34,7 @@ struct gguf_fix {
 /* One line of a table of names.  Several lines may name one tensor: it becomes several. */
 struct gguf_name {
 	const char *gguf; /* behind "blk.N.", or whole */
-	const char *hf;   /* behind "model.layers.N.", or whole */
+	const char *hf;   /* behind "model." and the block, or whole */
 	const struct gguf_fix *fix;
 	int part;
 };
@@ -51,6 +51,8 @@ struct gguf_arch {
 	bool mtp_apart; /* draft heads are mtp.*, not layers behind the last */
 	/* A key whose number is above 0 where this line is the right one of several of that name; NULL: the others. */
 	const char *with;
+	const char *block; /* a block's names begin with "model.", this and its number; NULL: "layers." */
+	bool both_ways;    /* every row sees its whole text, as attention.causal false says */
 };
 
 struct gguf_model {
@@ -76,7 +78,7 @@ extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_n
 enum { GGUF_PER_TENSOR = 6 }; /* most tensors that one of the file becomes */
 struct gguf_named {
 	const char *prefix;
-	char block[32];
+	char block[48];
 	const struct gguf_name *name[GGUF_PER_TENSOR];
 	int n;
 };
@@ -100,6 +102,12 @@ gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf
 	gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe, gguf_config_ernie_moe, gguf_config_olmoe,
 	gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe, gguf_config_afmoe, gguf_config_mamba;
 
+/* gguf_encoders.c */
+gguf_config_fn gguf_config_bert, gguf_config_jina_bert, gguf_config_nomic_bert, gguf_config_modern_bert,
+	gguf_config_gemma_embedding;
+/* Appends what attention.causal and pooling_type say of any architecture, or refuses it. */
+gguf_config_fn gguf_config_pooling;
+
 /* ---- documents ---- */
 enum { GGUF_STOPS = 32, GGUF_TOKENS_MAX = 1 << 20 };
 /* Ids that end an answer, at most GGUF_STOPS: gguf_settings.c. */
@@ -109,5 +117,10 @@ int gguf_tokenizer(const struct gguf_model *m, struct buf *out, struct err *err)
 int gguf_tokenizer_config(const struct gguf_model *m, struct buf *out, struct err *err);
 int gguf_generation_config(const struct gguf_model *m, struct buf *out, struct err *err);
 int gguf_basis(const struct gguf_model *m, struct buf *out, struct err *err);
+/* gguf_encoders.c: the files of sentence-transformers.  E_MISSING: the metadata names no pooling. */
+int gguf_modules(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_pooling(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_dense_2(const struct gguf_model *m, struct buf *out, struct err *err);
+int gguf_dense_3(const struct gguf_model *m, struct buf *out, struct err *err);
 
 #endif

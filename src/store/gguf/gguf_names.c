@@ -27,12 +27,43 @@
 	{ "ffn_gate_shexp.weight", at ".gate_proj.weight", NULL, 0 }, \
 	{ "ffn_up_shexp.weight", at ".up_proj.weight", NULL, 0 },     \
 	{ "ffn_down_shexp.weight", at ".down_proj.weight", NULL, 0 }
+#define HEAD_NAMES(dense)                                      \
+	{ "cls.weight", dense ".weight", NULL, 0 },            \
+	{ "cls.bias", dense ".bias", NULL, 0 },                \
+	{ "cls.output.weight", "classifier.weight", NULL, 0 }, \
+	{ "cls.output.bias", "classifier.bias", NULL, 0 }
+#define BERT_NAMES                                                                          \
+	{ "token_embd.weight", "model.embeddings.word_embeddings.weight", NULL, 0 },        \
+	{ "token_types.weight", "model.embeddings.token_type_embeddings.weight", NULL, 0 }, \
+	{ "position_embd.weight", "model.embeddings.position_embeddings.weight", NULL, 0 }, \
+	{ "token_embd_norm.weight", "model.embeddings.LayerNorm.weight", NULL, 0 },         \
+	{ "token_embd_norm.bias", "model.embeddings.LayerNorm.bias", NULL, 0 },             \
+	{ "attn_q.weight", "attention.self.query.weight", NULL, 0 },                        \
+	{ "attn_q.bias", "attention.self.query.bias", NULL, 0 },                            \
+	{ "attn_k.weight", "attention.self.key.weight", NULL, 0 },                          \
+	{ "attn_k.bias", "attention.self.key.bias", NULL, 0 },                              \
+	{ "attn_v.weight", "attention.self.value.weight", NULL, 0 },                        \
+	{ "attn_v.bias", "attention.self.value.bias", NULL, 0 },                            \
+	{ "attn_qkv.weight", "attention.self.query.weight", &gguf_third, 0 },               \
+	{ "attn_qkv.weight", "attention.self.key.weight", &gguf_third, 1 },                 \
+	{ "attn_qkv.weight", "attention.self.value.weight", &gguf_third, 2 },               \
+	{ "attn_qkv.bias", "attention.self.query.bias", &gguf_third, 0 },                   \
+	{ "attn_qkv.bias", "attention.self.key.bias", &gguf_third, 1 },                     \
+	{ "attn_qkv.bias", "attention.self.value.bias", &gguf_third, 2 },                   \
+	{ "attn_output.weight", "attention.output.dense.weight", NULL, 0 },                 \
+	{ "attn_output.bias", "attention.output.dense.bias", NULL, 0 },                     \
+	{ "attn_output_norm.weight", "attention.output.LayerNorm.weight", NULL, 0 },        \
+	{ "attn_output_norm.bias", "attention.output.LayerNorm.bias", NULL, 0 }
 /* clang-format on */
 
 const struct gguf_name gguf_top_names[] = {
 	{ "token_embd.weight", "model.embed_tokens.weight", NULL, 0 },
 	{ "output.weight", "lm_head.weight", NULL, 0 },
 	{ "output.bias", "lm_head.bias", NULL, 0 },
+	{ "dense_2.weight", "2_Dense.linear.weight", NULL, 0 },
+	{ "dense_2.bias", "2_Dense.linear.bias", NULL, 0 },
+	{ "dense_3.weight", "3_Dense.linear.weight", NULL, 0 },
+	{ "dense_3.bias", "3_Dense.linear.bias", NULL, 0 },
 	{ "output_norm.weight", "model.norm.weight", NULL, 0 },
 	{ "output_norm.bias", "model.norm.bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
@@ -469,6 +500,66 @@ static const struct gguf_name mamba[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* ---- encoders ---- */
+
+/* cls is the pooler's product, or that of RoBERTa's head, which computes the same. */
+static const struct gguf_name bert[] = {
+	BERT_NAMES,
+	HEAD_NAMES("pooler.dense"),
+	{ "ffn_up.weight", "intermediate.dense.weight", NULL, 0 },
+	{ "ffn_up.bias", "intermediate.dense.bias", NULL, 0 },
+	{ "ffn_down.weight", "output.dense.weight", NULL, 0 },
+	{ "ffn_down.bias", "output.dense.bias", NULL, 0 },
+	{ "layer_output_norm.weight", "output.LayerNorm.weight", NULL, 0 },
+	{ "layer_output_norm.bias", "output.LayerNorm.bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name jina_bert[] = {
+	BERT_NAMES,
+	HEAD_NAMES("pooler.dense"),
+	{ "ffn_up.weight", "mlp.gated_layers.weight", NULL, 0 },
+	{ "ffn_down.weight", "mlp.wo.weight", NULL, 0 },
+	{ "ffn_down.bias", "mlp.wo.bias", NULL, 0 },
+	{ "layer_output_norm.weight", "mlp.layernorm.weight", NULL, 0 },
+	{ "layer_output_norm.bias", "mlp.layernorm.bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name nomic_bert[] = {
+	{ "token_embd.weight", "model.embeddings.word_embeddings.weight", NULL, 0 },
+	{ "token_types.weight", "model.embeddings.token_type_embeddings.weight", NULL, 0 },
+	{ "token_embd_norm.weight", "model.emb_ln.weight", NULL, 0 },
+	{ "token_embd_norm.bias", "model.emb_ln.bias", NULL, 0 },
+	{ "attn_qkv.weight", "attn.Wqkv.weight", NULL, 0 },
+	{ "attn_output.weight", "attn.out_proj.weight", NULL, 0 },
+	{ "attn_output_norm.weight", "norm1.weight", NULL, 0 },
+	{ "attn_output_norm.bias", "norm1.bias", NULL, 0 },
+	{ "ffn_up.weight", "mlp.fc11.weight", NULL, 0 },
+	{ "ffn_gate.weight", "mlp.fc12.weight", NULL, 0 },
+	{ "ffn_down.weight", "mlp.fc2.weight", NULL, 0 },
+	{ "layer_output_norm.weight", "norm2.weight", NULL, 0 },
+	{ "layer_output_norm.bias", "norm2.bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name modern_bert[] = {
+	{ "token_embd.weight", "model.embeddings.tok_embeddings.weight", NULL, 0 },
+	{ "token_embd_norm.weight", "model.embeddings.norm.weight", NULL, 0 },
+	{ "output_norm.weight", "model.final_norm.weight", NULL, 0 },
+	HEAD_NAMES("head.dense"),
+	{ "cls.norm.weight", "head.norm.weight", NULL, 0 },
+	{ "attn_norm.weight", "attn_norm.weight", NULL, 0 },
+	{ "attn_qkv.weight", "attn.Wqkv.weight", NULL, 0 },
+	{ "attn_qkv.bias", "attn.Wqkv.bias", NULL, 0 },
+	{ "attn_output.weight", "attn.Wo.weight", NULL, 0 },
+	{ "attn_output.bias", "attn.Wo.bias", NULL, 0 },
+	{ "ffn_norm.weight", "mlp_norm.weight", NULL, 0 },
+	{ "ffn_up.weight", "mlp.Wi.weight", NULL, 0 },
+	{ "ffn_down.weight", "mlp.Wo.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_arch archs[] = {
 	{ "llama", "llama", llama, gguf_config_llama, false },
 	{ "llama", "mixtral", mixtral, gguf_config_mixtral, false, "expert_count" },
@@ -524,6 +615,13 @@ static const struct gguf_arch archs[] = {
 	{ "afmoe", "afmoe", afmoe, gguf_config_afmoe, false },
 	{ "mamba", "mamba", mamba, gguf_config_mamba, false },
 	{ "mamba", "falcon_mamba", mamba, gguf_config_mamba, false, "ssm.dt_b_c_rms" },
+	{ "bert", "bert", bert, gguf_config_bert, .block = "encoder.layer.", .both_ways = true },
+	{ "jina-bert-v2", "bert", jina_bert, gguf_config_jina_bert, .block = "encoder.layer.", .both_ways = true },
+	{ "nomic-bert", "nomic_bert", nomic_bert, gguf_config_nomic_bert, .block = "encoder.layers.",
+	  .both_ways = true },
+	{ "modern-bert", "modernbert", modern_bert, gguf_config_modern_bert, .both_ways = true },
+	{ "gemma-embedding", "gemma3_text", gemma3, gguf_config_gemma_embedding, .both_ways = true },
+	{ "llama-embed", "llama_bidirec", llama, gguf_config_llama, .both_ways = true },
 };
 
 const struct gguf_arch *gguf_arch_find(const char *name)

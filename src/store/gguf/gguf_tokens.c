@@ -177,13 +177,28 @@ static void put_around(struct writer *w, int32_t id)
 	buf_puts(w->out, ",\"type_id\":0}}");
 }
 
+/* How two texts are joined: not at all, or with the token behind the first one once or twice. */
+enum pairs { NO_PAIRS, JOINED_BY_ONE, JOINED_BY_TWO };
+
+static void put_pairs(struct writer *w, int32_t before, int32_t behind, enum pairs pairs)
+{
+	buf_printf(w->out, "\"post_processor\":{\"type\":\"%sProcessing\",\"cls\":[",
+	           pairs == JOINED_BY_TWO ? "Roberta" : "Bert");
+	put_text(w, before);
+	buf_printf(w->out, ",%" PRId32 "],\"sep\":[", before);
+	put_text(w, behind);
+	buf_printf(w->out, ",%" PRId32 "]},", behind);
+}
+
 /* Writes the post-processor that adds a token before and one behind a text; -1: none. */
-static void put_post(struct writer *w, int32_t before, int32_t behind)
+static void put_post(struct writer *w, int32_t before, int32_t behind, enum pairs pairs)
 {
 	int32_t id[] = { before, behind };
 	bool first = true;
 
-	if (before < 0 && behind < 0)
+	if (pairs && before >= 0 && behind >= 0)
+		put_pairs(w, before, behind, pairs);
+	if ((pairs && before >= 0 && behind >= 0) || (before < 0 && behind < 0))
 		return;
 	buf_puts(w->out, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[");
 	if (before >= 0) {
@@ -207,12 +222,12 @@ static void put_post(struct writer *w, int32_t before, int32_t behind)
 	buf_puts(w->out, "}},");
 }
 
-static void put_ends(struct writer *w, bool bos, bool eos)
+static void put_ends(struct writer *w, bool bos, bool eos, enum pairs pairs)
 {
 	int32_t before = key_bool(w, "tokenizer.ggml.add_bos_token", bos) ? key_id(w, "bos_token_id") : -1;
 	int32_t behind = key_bool(w, "tokenizer.ggml.add_eos_token", eos) ? key_id(w, "eos_token_id") : -1;
 
-	put_post(w, before, behind);
+	put_post(w, before, behind, pairs);
 }
 
 /* ---- byte-level pairs ---- */
@@ -234,8 +249,12 @@ static const struct gguf_pre *pre_of(struct writer *w)
 static void put_byte_level(struct writer *w)
 {
 	const struct gguf_pre *pre = pre_of(w);
+	struct gguf_string arch = key_string(w, "general.architecture");
 
-	put_ends(w, pre->bos, false);
+	put_ends(w, pre->bos, false,
+	         is(arch, "modern-bert") ? JOINED_BY_ONE :
+	         is(arch, "bert")        ? JOINED_BY_TWO :
+	                                   NO_PAIRS);
 	buf_puts(w->out, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
 	for (int i = 0; i < GGUF_PRE_STEPS && pre->step[i]; i++) {
 		buf_puts(w->out, "{\"type\":\"Split\",\"pattern\":{\"Regex\":");
@@ -287,7 +306,7 @@ static void put_sentencepiece(struct writer *w)
 {
 	bool space = key_bool(w, "tokenizer.ggml.add_space_prefix", true);
 
-	put_ends(w, true, false);
+	put_ends(w, true, false, NO_PAIRS);
 	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
 	if (space)
 		put_prepend(w, "Prepend");
@@ -303,7 +322,7 @@ static void put_sentencepiece(struct writer *w)
 /* Pairs of characters; words are cut at ends of lines alone. */
 static void put_gemma4(struct writer *w)
 {
-	put_ends(w, true, false);
+	put_ends(w, true, false, NO_PAIRS);
 	buf_puts(w->out, "\"normalizer\":");
 	put_space_replaced(w);
 	buf_puts(w->out, ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[^\\\\n]+|\\\\n+\"},"
@@ -343,7 +362,7 @@ static void put_unigram(struct writer *w)
 {
 	bool space = key_bool(w, "tokenizer.ggml.add_space_prefix", true);
 
-	put_ends(w, false, true);
+	put_ends(w, false, true, JOINED_BY_TWO);
 	buf_puts(w->out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
 	put_charsmap(w);
 	if (key_bool(w, "tokenizer.ggml.remove_extra_whitespaces", false))
@@ -383,7 +402,8 @@ static void put_wordpiece(struct writer *w)
 	int32_t unknown = key_id(w, "unknown_token_id");
 
 	put_post(w, key_bool(w, "tokenizer.ggml.add_bos_token", true) ? key_id(w, "bos_token_id") : -1,
-	         key_bool(w, "tokenizer.ggml.add_eos_token", true) ? key_id(w, "seperator_token_id") : -1);
+	         key_bool(w, "tokenizer.ggml.add_eos_token", true) ? key_id(w, "seperator_token_id") : -1,
+	         JOINED_BY_ONE);
 	buf_puts(
 		w->out,
 		"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"Replace\",\"pattern\":"
@@ -424,7 +444,7 @@ static uint8_t unescaped(struct gguf_string s, size_t *at)
 
 static void put_longest(struct writer *w)
 {
-	put_ends(w, false, false);
+	put_ends(w, false, false, NO_PAIRS);
 	buf_puts(w->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},"
 	                 "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Longest\",\"vocab\":{");
 	for (size_t i = 0; i < w->v.n && !w->code; i++) {
