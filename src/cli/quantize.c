@@ -18,6 +18,7 @@
 #include "export/from_folder.h"
 #include "export/from_tower.h"
 #include "export/to_folder.h"
+#include "sound/ear.h"
 #include "vision/tower.h"
 
 struct quantize {
@@ -122,7 +123,22 @@ static void progress(void *arg, size_t done, size_t all)
 
 /* ---- doing it ---- */
 
-/* The tower of a folder as the source of a projector file; it is opened, so that what is wrong with it is said. */
+static int find_ear(struct tower_facts *f, struct store *st, struct err *err)
+{
+	struct ear *e;
+	int rc = ear_open(&e, st, err);
+
+	if (rc || !e)
+		return rc;
+	f->hears = true;
+	f->heard_blocks = ear_info(e).depth;
+	f->heard_width = ear_info(e).hidden;
+	ear_close(e);
+	return 0;
+}
+
+/* The tower of a folder, and its ear, as the source of a projector file; they are opened, so that what is wrong with them is
+ * said. */
 static int find_tower(struct gguf_source *tower, struct store *st, const struct gguf_source *text, struct err *err)
 {
 	struct tower_facts f = { 0 };
@@ -145,10 +161,14 @@ static int find_tower(struct gguf_source *tower, struct store *st, const struct 
 		                  .out = info.out,
 		                  .edge = form->size == SIZE_LONGEST || form->size == SIZE_SQUARE ? form->edge : 0,
 		                  .area_min = form->size == SIZE_AREA ? form->area_min : 0,
-		                  .area_max = form->size == SIZE_AREA ? form->area_max : 0 };
+		                  .area_max = form->size == SIZE_AREA ? form->area_max : 0,
+		                  .rows = form->size == SIZE_FILL ? form->patches_max / (form->merge * form->merge) : 0,
+		                  .both_ways = info.both_ways };
 	memcpy(f.mean, form->mean, sizeof f.mean);
 	memcpy(f.std, form->std, sizeof f.std);
-	rc = tower_source(tower, st, text, &f, err);
+	rc = find_ear(&f, st, err);
+	if (!rc)
+		rc = tower_source(tower, st, text, &f, err);
 	tower_close(t);
 	return rc;
 }

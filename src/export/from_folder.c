@@ -57,7 +57,7 @@ static const char *text_name(const char *name, char *buf, size_t cap)
 	static const char *const roots[] = { "model.language_model.", "language_model.model.", "backbone.", "model." };
 	static const char *const towers[] = { "visual.",       "vision_tower.", "multi_modal_projector.",
 		                              "embed_vision.", "embed_audio.",  "audio_tower.",
-		                              "vision_model.", "patch_merger." };
+		                              "vision_model.", "patch_merger.", "vision_embedder." };
 	const char *rest, *inner = name_behind(name, "model.");
 
 	for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)

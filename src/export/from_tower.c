@@ -8,7 +8,9 @@
  *   patch kernels     of two frames become two, [rows][3][p][p] each; of one, it and one of zeros, since others want two
  *   Gemma 3's norm    w becomes 1 + w
  *   Pixtral's q, k    rows j, d / 2 + j of a head become 2 j, 2 j + 1
- *   Pixtral           the text's embedding of the mark between rows of a picture is in the file */
+ *   Pixtral           the text's embedding of the mark between rows of a picture is in the file
+ *   Gemma 4           colours of a patch come in planes; of the 12B places come by axis
+ *   Gemma 4's ear     scales of queries are a softplus of what the folder has */
 #include "export/from_tower.h"
 
 #include <inttypes.h>
@@ -27,9 +29,10 @@ struct tower_making {
 	const struct gguf_source *text;
 	const struct tower_facts *f;
 	const struct projector_form *form;
-	bool pixtral, gemma3;
-	bool apart;              /* q, k and v become three */
-	const struct json *deep; /* numbers of blocks; NULL: none */
+	bool pixtral, gemma3, gemma4;
+	const struct projector_ear *ear; /* NULL: none is written */
+	bool apart;                      /* q, k and v become three */
+	const struct json *deep;         /* numbers of blocks; NULL: none */
 	struct pairs p;
 	struct err *err;
 	int code; /* the first failure; later steps do nothing */
@@ -69,7 +72,18 @@ static bool table_name(const struct tower_making *m, const char *name, char out[
 		                                 { "model.multi_modal_projector.", "multi_modal_projector." },
 		                                 { "multi_modal_projector.", "multi_modal_projector." },
 		                                 { NULL, NULL } };
-	const char *const(*at)[2] = m->pixtral ? pixtral : m->gemma3 ? siglip : qwen, *rest;
+	static const char *const gemma4[][2] = { { "model.vision_tower.", "model.vision_tower." },
+		                                 { "vision_tower.", "model.vision_tower." },
+		                                 { "model.vision_embedder.", "model.vision_embedder." },
+		                                 { "vision_embedder.", "model.vision_embedder." },
+		                                 { "model.embed_vision.", "model.embed_vision." },
+		                                 { "embed_vision.", "model.embed_vision." },
+		                                 { "model.audio_tower.", "model.audio_tower." },
+		                                 { "audio_tower.", "model.audio_tower." },
+		                                 { "model.embed_audio.", "model.embed_audio." },
+		                                 { "embed_audio.", "model.embed_audio." },
+		                                 { NULL, NULL } };
+	const char *const(*at)[2] = m->pixtral ? pixtral : m->gemma3 ? siglip : m->gemma4 ? gemma4 : qwen, *rest;
 
 	for (; (*at)[0]; at++)
 		if ((rest = behind(name, (*at)[0]))) {
@@ -112,20 +126,38 @@ static bool deep_name(const struct tower_making *m, const char *hf, char out[NAM
 	return file_name(part, hf + at, prefix, out);
 }
 
+/* The name in a block of `blocks`, whose tensors are called at.N.* there and prefix.N.* in the file. */
+static bool block_name(const struct projector_name *table, const char *hf, const char *prefix, int blocks,
+                       char out[NAME_BYTES])
+{
+	char full[32];
+	int block, at = 0;
+
+	if (sscanf(hf, "%5d.%n", &block, &at) != 1 || !at || block < 0 || block >= blocks)
+		return false;
+	snprintf(full, sizeof full, "%s.blk.%d.", prefix, block);
+	return file_name(table, hf + at, full, out);
+}
+
+static bool heard_name(const struct tower_making *m, const char *hf, char out[NAME_BYTES])
+{
+	const char *rest = m->ear && m->ear->block ? behind(hf, m->ear->block) : NULL;
+
+	if (rest)
+		return block_name(m->ear->in_block, rest, "a", m->f->heard_blocks, out);
+	return m->ear && file_name(m->ear->top, hf, "", out);
+}
+
 static bool projector_name_of(const struct tower_making *m, const char *hf, char out[NAME_BYTES])
 {
-	const char *rest = behind(hf, m->form->block), *deep = behind(hf, "model.visual.deepstack_merger_list.");
-	char prefix[32];
-	int block, at = 0;
+	const char *rest = m->form->flat ? NULL : behind(hf, m->form->block),
+		   *deep = behind(hf, "model.visual.deepstack_merger_list.");
 
 	if (deep)
 		return deep_name(m, deep, out);
-	if (!rest)
-		return file_name(m->form->top, hf, "", out);
-	if (sscanf(rest, "%5d.%n", &block, &at) != 1 || !at || block < 0 || block >= m->f->depth)
-		return false;
-	snprintf(prefix, sizeof prefix, "v.blk.%d.", block);
-	return file_name(m->form->in_block, rest + at, prefix, out);
+	if (rest)
+		return block_name(m->form->in_block, rest, "v", m->f->depth, out);
+	return file_name(m->form->top, hf, "", out) || heard_name(m, hf, out);
 }
 
 /* ---- tensors ---- */
@@ -264,6 +296,95 @@ static void split(struct tower_making *m, const char *name)
 		add_run(m, &all, i, 3, name);
 }
 
+/* Rows of n points of 3 colours, by the point in the folder, as 3 planes. */
+static float *planes_of(struct tower_making *m, struct tensor *t)
+{
+	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 1, n = cols / 3;
+	const float *from = floats_of(m, t);
+	float *to = arena_alloc(&m->s->g.arena, size_mul((size_t)t->count, sizeof *to));
+
+	if (cols % 3)
+		fail(m, E_FORMAT, t->name, "its columns are not those of 3 colours");
+	for (int64_t i = 0; i < t->count && !m->code; i++) {
+		int64_t at = i % cols;
+
+		to[i - at + at % 3 * n + at / 3] = from[i];
+	}
+	return to;
+}
+
+/* [places][2][width] by the axis. */
+static float *axes_of(struct tower_making *m, struct tensor *t)
+{
+	const float *from = floats_of(m, t);
+	float *to = arena_alloc(&m->s->g.arena, size_mul((size_t)t->count, sizeof *to));
+	int64_t width = t->dim[2], places = t->dim[0];
+
+	for (int64_t i = 0; i < t->count && !m->code; i++) {
+		int64_t row = i / width;
+
+		to[(row % 2 * places + row / 2) * width + i % width] = from[i];
+	}
+	return to;
+}
+
+static float *softplus_of(struct tower_making *m, struct tensor *t)
+{
+	const float *from = floats_of(m, t);
+	float *to = arena_alloc(&m->s->g.arena, size_mul((size_t)t->count, sizeof *to));
+
+	for (int64_t i = 0; i < t->count && !m->code; i++)
+		to[i] = (float)log1p(exp((double)from[i]));
+	return to;
+}
+
+/* A kernel over mel bands, [out][in][3][3], or with its channels last. */
+static void add_bands(struct tower_making *m, struct tensor *t, const char *name)
+{
+	bool last = t->n_dim == 4 && t->dim[1] == t->dim[2] && t->dim[3] != t->dim[2];
+	const int64_t ne[] = { 3, 3, t->count / (9 * t->dim[0]), t->dim[0] };
+	const float *from = floats_of(m, t);
+	float *to = arena_alloc(&m->s->g.arena, size_mul((size_t)t->count, sizeof *to));
+
+	if (t->n_dim != 4 || ne[2] < 1 || t->count != 9 * ne[2] * ne[3])
+		fail(m, E_FORMAT, t->name, "a kernel of 3 x 3 points is wanted");
+	for (int64_t i = 0; i < t->count && !m->code; i++) {
+		int64_t point = i % 9, in = i / 9 % ne[2], out = i / 9 / ne[2];
+
+		to[i] = from[last ? (out * 9 + point) * ne[2] + in : i];
+	}
+	if (!m->code)
+		put_floats(add(m, name, 4, ne), to);
+}
+
+/* What Gemma 4 has in addition to plain matrices and vectors; false: t is one of the latter. */
+static bool add_gemma4(struct tower_making *m, struct tensor *t, const char *name)
+{
+	const int64_t p = m->f->patch, patch[] = { p, p, 3, t->dim[0] },
+		      places[] = { t->dim[2], m->form->flat ? t->dim[0] : t->dim[1], 2 };
+	const int64_t taps[] = { t->dim[0] ? t->count / t->dim[0] : 0, t->dim[0] }, one = 1;
+
+	if (behind(name, "a.conv1d.") && t->n_dim > 1)
+		add_bands(m, t, name);
+	else if (!strcmp(name, "v.patch_embd.weight") && t->n_dim == 2)
+		put_floats(m->form->flat ? add(m, name, 2, (const int64_t[]){ t->dim[1], t->dim[0] }) :
+		                           add(m, name, 4, patch),
+		           planes_of(m, t));
+	else if (behind(name, "v.patch_norm.1."))
+		put_floats(add(m, name, 1, t->dim), planes_of(m, t));
+	else if (!strcmp(name, "v.position_embd.weight") && t->n_dim == 3)
+		put_floats(add(m, name, 3, places), m->form->flat ? axes_of(m, t) : floats_of(m, t));
+	else if (strstr(name, ".per_dim_scale."))
+		put_floats(add(m, name, 1, t->dim), softplus_of(m, t));
+	else if (strstr(name, ".conv_dw."))
+		put_floats(add(m, name, 2, taps), floats_of(m, t));
+	else if (t->n_dim == 0)
+		put_floats(add(m, name, 1, &one), floats_of(m, t));
+	else
+		return false;
+	return true;
+}
+
 static void add_tensor(struct tower_making *m, struct tensor *t)
 {
 	char hf[NAME_BYTES], name[NAME_BYTES];
@@ -272,6 +393,8 @@ static void add_tensor(struct tower_making *m, struct tensor *t)
 		return;
 	if (!projector_name_of(m, hf, name))
 		fail(m, E_UNSUPPORTED, t->name, "projector files have no name for it");
+	else if (m->gemma4 && add_gemma4(m, t, name))
+		;
 	else if (!strcmp(name, "v.patch_embd.weight"))
 		add_kernel(m, t, name);
 	else if (t->n_dim == 1)
@@ -396,37 +519,128 @@ static void put_pixtral(struct tower_making *m)
 	pair_f32(&m->p, ".attention.layer_norm_epsilon", 1e-5);
 }
 
-static void put_keys(struct tower_making *m)
+/* A number of the config that files have no key for, so that their readers take this one. */
+static void take_only(struct tower_making *m, const char *config, const char *member, double only, double dflt)
+{
+	double v = dflt;
+	char says[80];
+
+	json_to_double(json_get(json_get(m->st->config, config), member), &v);
+	snprintf(says, sizeof says, "%g, and projector files have no key for others than %g", v, only);
+	if (v < only || v > only)
+		fail(m, E_UNSUPPORTED, member, says);
+}
+
+/* Whether products are bounded, which files show by bounds of the first. */
+static void check_bounds(struct tower_making *m, const char *config, const char *bound, bool dflt)
+{
+	bool want = dflt;
+
+	json_to_bool(json_get(json_get(m->st->config, config), "use_clipped_linears"), &want);
+	if (want != (edge_of(m, bound, 0) > 0))
+		fail(m, E_FORMAT, "use_clipped_linears", "its tensors say the contrary");
+}
+
+static void put_eps(struct tower_making *m, const char *config, const char *key)
+{
+	double eps = 1e-6;
+
+	json_to_double(json_get(json_get(m->st->config, config), "rms_norm_eps"), &eps);
+	pair_f32(&m->p, key, eps);
+}
+
+static void put_gemma4(struct tower_making *m)
 {
 	const struct tower_facts *f = m->f;
+	const struct json *vision = json_get(m->st->config, "vision_config");
+	int64_t pool = 3, layered = 0, patch;
+	bool flat = m->form->flat;
+
+	json_to_int(json_get(vision, "pooling_kernel_size"), &pool);
+	json_to_int(json_get(m->st->text, "hidden_size_per_layer_input"), &layered);
+	patch = flat && pool > 0 ? f->patch / pool : f->patch;
+	if (pool < 1 || (flat && patch * pool != f->patch))
+		fail(m, E_UNSUPPORTED, "model_patch_size", "is not a multiple of pooling_kernel_size");
+	if (f->both_ways != !layered)
+		fail(m, E_UNSUPPORTED, "use_bidirectional_attention",
+		     "projector files have no key for it: rows of an image see each other where layers have no embeddings");
+	pair_u32(&m->p, ".patch_size", (uint32_t)patch);
+	pair_u32(&m->p, ".projector.scale_factor", (uint32_t)pool);
+	pair_u32(&m->p, ".image_size", 224);
+	put_eps(m, "vision_config", ".attention.layer_norm_epsilon");
+	if (f->rows != 280)
+		fail(m, E_UNSUPPORTED, "max_soft_tokens", "projector files have no key for others than 280");
+	if (!flat) {
+		check_bounds(m, "vision_config", "v.blk.0.attn_q.input_min", false);
+	}
+}
+
+static void put_heard(struct tower_making *m)
+{
+	const struct tower_facts *f = m->f;
+	int64_t dim = edge_of(m, "a.blk.0.per_dim_scale.weight", 0);
+
+	pair_bool(&m->p, "clip.has_audio_encoder", true);
+	pair_text(&m->p, "clip.audio.projector_type", m->ear->type, strlen(m->ear->type));
+	pair_u32(&m->p, "clip.audio.block_count", (uint32_t)f->heard_blocks);
+	pair_u32(&m->p, "clip.audio.embedding_length", (uint32_t)f->heard_width);
+	pair_u32(&m->p, "clip.audio.feed_forward_length", (uint32_t)edge_of(m, "a.blk.0.ffn_up.weight", 1));
+	pair_u32(&m->p, "clip.audio.attention.head_count", dim ? (uint32_t)(f->heard_width / dim) : 0);
+	pair_u32(&m->p, "clip.audio.projection_dim", (uint32_t)f->out);
+	put_eps(m, "audio_config", "clip.audio.attention.layer_norm_epsilon");
+	if (!m->ear->block)
+		return;
+	pair_u32(&m->p, "clip.audio.num_mel_bins", 128);
+	take_only(m, "audio_config", "attention_context_left", 13, 13);
+	take_only(m, "audio_config", "attention_logit_cap", 50, 50);
+	take_only(m, "audio_config", "residual_weight", 0.5, 0.5);
+	check_bounds(m, "audio_config", "a.blk.0.attn_q.input_min", true);
+}
+
+/* Members that depend on the family. */
+static void put_own(struct tower_making *m)
+{
+	if (m->pixtral)
+		put_pixtral(m);
+	else if (m->gemma3)
+		put_gemma3(m);
+	else if (m->gemma4)
+		put_gemma4(m);
+	else if (m->apart)
+		put_qwen2(m, !strcmp(m->form->type, "qwen2.5vl_merger"));
+	else
+		put_qwen3(m);
+}
+
+static void put_keys(struct tower_making *m)
+{
+	static const float zeros[3], ones[3] = { 1, 1, 1 }; /* Gemma 4 scales colours in the model */
+	const struct tower_facts *f = m->f;
+	const char *type = m->gemma4 ? "clip.vision.projector_type" : "clip.projector_type";
 
 	pair_text(&m->p, "general.architecture", "clip", 4);
 	pair_text(&m->p, "general.type", "mmproj", 6);
 	pair_text(&m->p, "general.name", m->st->name, strlen(m->st->name));
-	pair_text(&m->p, "clip.projector_type", m->form->type, strlen(m->form->type));
+	pair_text(&m->p, type, m->form->type, strlen(m->form->type));
 	pair_bool(&m->p, "clip.has_vision_encoder", true);
 	pair_u32(&m->p, ".block_count", (uint32_t)f->depth);
 	pair_u32(&m->p, ".embedding_length", (uint32_t)f->hidden);
 	pair_u32(&m->p, ".feed_forward_length", (uint32_t)edge_of(m, "v.blk.0.ffn_up.weight", 1));
 	pair_u32(&m->p, ".attention.head_count", (uint32_t)f->heads);
-	pair_u32(&m->p, ".patch_size", (uint32_t)f->patch);
 	pair_u32(&m->p, ".projection_dim", (uint32_t)f->out);
-	if (!m->gemma3 && (!m->pixtral || f->merge > 1))
+	if (!m->gemma4) /* which counts pixels of what is pooled */
+		pair_u32(&m->p, ".patch_size", (uint32_t)f->patch);
+	if (!m->gemma3 && !m->gemma4 && (!m->pixtral || f->merge > 1))
 		pair_u32(&m->p, ".spatial_merge_size", (uint32_t)f->merge);
-	pair_list(&m->p, ".image_mean", GGUF_F32, 3, f->mean, sizeof f->mean);
-	pair_list(&m->p, ".image_std", GGUF_F32, 3, f->std, sizeof f->std);
+	pair_list(&m->p, ".image_mean", GGUF_F32, 3, m->gemma4 ? zeros : f->mean, sizeof f->mean);
+	pair_list(&m->p, ".image_std", GGUF_F32, 3, m->gemma4 ? ones : f->std, sizeof f->std);
 	if (f->area_max) {
 		pair_u32(&m->p, ".image_min_pixels", (uint32_t)f->area_min);
 		pair_u32(&m->p, ".image_max_pixels", (uint32_t)f->area_max);
 	}
-	if (m->pixtral)
-		put_pixtral(m);
-	else if (m->gemma3)
-		put_gemma3(m);
-	else if (m->apart)
-		put_qwen2(m, !strcmp(m->form->type, "qwen2.5vl_merger"));
-	else
-		put_qwen3(m);
+	put_own(m);
+	if (m->ear)
+		put_heard(m);
 }
 
 /* ---- all of it ---- */
@@ -434,8 +648,9 @@ static void put_keys(struct tower_making *m)
 /* The form whose models have this type, of those that are written. */
 static const struct projector_form *form_of(const char *type)
 {
-	static const char *const written[] = { "qwen2_vl",    "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
-		                               "qwen3_5_moe", "mistral3",   "llava",    "gemma3" };
+	static const char *const written[] = { "qwen2_vl", "qwen2_5_vl",  "qwen3_vl",      "qwen3_vl_moe",
+		                               "qwen3_5",  "qwen3_5_moe", "mistral3",      "llava",
+		                               "gemma3",   "gemma4",      "gemma4_unified" };
 	bool known = false;
 
 	for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -460,10 +675,13 @@ int tower_source(struct gguf_source *s, struct store *st, const struct gguf_sour
 	if (!m.form)
 		return err_set(
 			err, E_UNSUPPORTED,
-			"%s: model_type %.40s: projector files are written of Qwen2-VL to Qwen3.5, mistral3, llava, gemma3",
+			"%s: model_type %.40s: projector files are written of Qwen2-VL to Qwen3.5, mistral3, llava, gemma3, gemma4, "
+			"gemma4_unified",
 			st->config_path, type ? type : "");
 	m.pixtral = !strcmp(m.form->type, "pixtral");
 	m.gemma3 = !strcmp(m.form->type, "gemma3");
+	m.gemma4 = !strncmp(m.form->type, "gemma4", 6);
+	m.ear = f->hears ? m.form->ear : NULL;
 	m.apart = !strncmp(m.form->type, "qwen2", 5);
 	m.deep = json_get(json_get(st->config, "vision_config"), "deepstack_visual_indexes");
 	s->t = xcalloc(3 * st->n + 2, sizeof *s->t);

@@ -11,7 +11,7 @@ from exportkit import Gguf, check, failures, models, run, shared
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "store"))
 from gguf_of_folder import all_tensors  # noqa: E402
-from projector_of_folder import MARK, with_tower, write_tensors, write_tokenizer  # noqa: E402
+from projector_of_folder import MARK, many_rows, softplus, with_tower, write_tensors, write_tokenizer  # noqa: E402
 
 tiny = os.path.abspath(os.path.join(models, "weft-tiny"))
 golden = os.path.join(os.environ.get("WEFT_SHARED", shared), "golden")
@@ -126,6 +126,50 @@ with tempfile.TemporaryDirectory() as tmp:
     check(seen and seen.pairs["clip.vision.is_deepstack_layers"] == [1, 0, 1, 1] and "v.deepstack.2.fc1.weight" in seen.tensors
           and "v.deepstack.1.fc1.weight" not in seen.tensors, "numbers of blocks")
     check(Gguf(at("deep.gguf")).pairs.get("qwen3vl.n_deepstack_layers") == 3, "the text's count")
+
+    # Gemma 4 12B: the tensors of a file that others made of the folder, but for places, of which 280 rows of an image want more.
+    marks = ["<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", "<|audio|>"]
+    unified = os.path.join(golden, "gemma4_unified/hf-bf16")
+    tu, cu = all_tensors(unified), json.load(open(os.path.join(unified, "config.json")))
+    many_rows(tu, cu["text_config"], ("model.language_model.embed_tokens.weight",))
+    refused("max_soft_tokens: projector files have no key for others than 280", made(at("few"), tu, cu, "BF16", marks), *to)
+    places = "model.vision_embedder.pos_embedding"
+    tu[places] = np.concatenate([tu[places]] * 15)
+    del cu["vision_config"]["num_soft_tokens"]
+    cu["vision_config"]["mm_posemb_size"] *= 15
+    ours, other = tower_of(made(at("unified"), tu, cu, "BF16", marks), "Gemma 4 12B"), Gguf(os.path.join(golden, "_gguf/models/gemma4_unified/mmproj.gguf"))
+    check(ours and set(ours.tensors) == set(other.tensors), "names of the 12B")
+    for name in other.tensors if ours else ():
+        if name != "v.position_embd.weight":
+            check(ours.tensors[name] == other.tensors[name], f"{name} of the 12B")
+    for key in other.pairs if ours else ():
+        if not key.startswith(("general.", "clip.vision.image_size")):
+            check(ours.pairs.get(key) == other.pairs[key], f"{key}: {ours.pairs.get(key)} for {other.pairs[key]}")
+
+    # Its small relatives hear by a tower, which mlx has with channels last.
+    seeing, hearing = os.path.join(golden, "_vision2/gemma4_e/hf-f32"), os.path.join(golden, "gemma4_sound/hf-bf16")
+    te, ce = all_tensors(seeing), json.load(open(os.path.join(seeing, "config.json")))
+    heard = {n: v for n, v in all_tensors(hearing).items() if "audio" in n}
+    name = "model.embed_audio.embedding_projection.weight"
+    heard[name] = np.ones((ce["text_config"]["hidden_size"], heard[name].shape[1]), "<f4")
+    te.update(heard)
+    ce["audio_config"] = json.load(open(os.path.join(hearing, "config.json")))["audio_config"]
+    del ce["vision_config"]["default_output_length"]
+    ours = tower_of(made(at("hears"), te, ce, marks=marks), "E2B")
+    scale = heard["model.audio_tower.layers.1.self_attn.per_dim_scale"]
+    check(ours and ours.tensors["a.blk.1.per_dim_scale.weight"][2] == softplus(scale).tobytes(), "scales of queries")
+    check(ours and ours.tensors["a.conv1d.1.weight"][0] == [3, 3, 128, 3] and ours.pairs["clip.audio.attention.head_count"] == 3, "sizes of an ear")
+    last = {}
+    for name, v in te.items():
+        name = name.removeprefix("model.") if "tower." in name or "embed_" in name and "tokens" not in name else name
+        last[name] = np.ascontiguousarray(v.transpose(0, 2, 3, 1)) if v.ndim == 4 else v.transpose(0, 2, 1) if "depthwise" in name else v
+    mlx = tower_of(made(at("hears-last"), last, ce, marks=marks), "E2B, mlx's layout")
+    check(ours and mlx and ours.tensors == mlx.tensors, "mlx's layout of an ear")
+    for member, v in ("attention_logit_cap", 30), ("attention_context_left", 14), ("residual_weight", 1):
+        refused(member + ": %g, and projector files have no key for others than" % v, made(at(member), te, {**ce, "audio_config": {**ce["audio_config"], member: v}}, marks=marks), *to)
+    refused("use_clipped_linears: its tensors say the contrary",
+            made(at("unbounded"), te, {**ce, "audio_config": {**ce["audio_config"], "use_clipped_linears": False}}, marks=marks), *to)
+
     code, out, err = quantize(folder, at("golden.gguf"), "--mmproj-out", at("golden-mmproj.gguf"))
     check(code == 0, err)
     ours, theirs = Gguf(at("golden-mmproj.gguf")), Gguf(theirs)

@@ -96,7 +96,7 @@ class Seen:
         self.vision, self.marks, self.processor = config["vision_config"], [], {}
         self.sounds = False # it hears
         self.made = None    # a projector to be read in place of what is written here
-        self.written = projector in ("pixtral", "gemma3") or arch.startswith("qwen")      # weft writes such files
+        self.written = projector in ("pixtral", "gemma3", "gemma4v", "gemma4uv") or arch.startswith("qwen")      # weft writes such files
         self.file.put("vision.has_vision_encoder", True)
         self.file.put("general.type", "mmproj")
         self.pairs = {"projector_type": projector, "has_vision_encoder": True}

@@ -739,6 +739,7 @@ static void put_frames(struct gguf_conf *c)
 {
 	gguf_put_str(c, "model_type", "gemma4_unified_audio");
 	gguf_put_int(c, "audio_samples_per_token", edge(c, "mm.a.input_projection.weight", 0));
+	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", 1e-6));
 }
 
 static const struct projector_ear ear_unified = {
