@@ -103,6 +103,13 @@ int known_ask(struct exchange *x, struct problem *p);
 void known_release(struct exchange *x);
 /* A request that may wait for a model was given up. */
 void known_wake(struct server *s);
+/* What a request waits for. */
+struct known_waits {
+	char name[100]; /* the model's */
+	char why[100];  /* the model's position among those that are to be loaded, and the reason */
+};
+/* False: x waits for no model, or is not answered with a stream of events.  IO thread. */
+bool known_waits(const struct exchange *x, struct known_waits *out);
 
 /* ---- looking ---- */
 

@@ -2,6 +2,7 @@
 #include "server/known_switch.h"
 
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,20 +88,64 @@ static void wait_changed(struct known_models *k, int64_t until)
 		pthread_cond_wait(&k->changed, &k->lock);
 }
 
+static bool is_shut_out(const struct known_models *k, const struct known_model *m);
+static size_t room(const struct known_models *k);
+
+/* Why m is not there yet, and how many models are loaded first, itself included. */
+static void tell_why(const struct known_models *k, const struct known_model *m, char *out, size_t n)
+{
+	int position = 1;
+
+	for (int i = 0; i < k->n_listed; i++) {
+		const struct known_model *o = k->v[i];
+
+		position += o != m && (o->phase == KNOWN_LOADING || o->due || (o->waiting && o->wanted < m->wanted));
+	}
+	snprintf(out, n, "position %d, %s", position,
+	         m->phase == KNOWN_LOADING        ? "loading" :
+	         is_shut_out(k, m)                ? "its old self answers" :
+	         position > 1                     ? "others are loaded first" :
+	         room(k) < m->bytes || m->leaving ? "others have the memory" :
+	                                            "loading");
+}
+
+bool known_waits(const struct exchange *x, struct known_waits *out)
+{
+	struct known_models *k = &x->srv->known;
+	const struct known_model *m;
+
+	pthread_mutex_lock(&k->lock);
+	m = x->waited.on;
+	if (m && !x->waited.streams)
+		m = NULL;
+	if (m) {
+		snprintf(out->name, sizeof out->name, "%s", m->about.name);
+		tell_why(k, m, out->why, sizeof out->why);
+	}
+	pthread_mutex_unlock(&k->lock);
+	return m != NULL;
+}
+
 /* Waits until all that wait for m are given it, or x gives up.  m->waiting and k->n_waiting count x until then. */
 static int wait_for(struct exchange *x, struct known_model *m, struct problem *p)
 {
 	struct known_models *k = &m->srv->known;
-	int64_t grants = m->grants, failures = m->failures;
+	int64_t grants = m->grants, failures = m->failures, begin = clock_monotonic_ns();
 	bool aside;
 	int r;
 
+	x->waited.on = m;
+	if (!*x->waited.why)
+		tell_why(k, m, x->waited.why, sizeof x->waited.why);
 	pthread_mutex_unlock(&k->lock);
+	exchange_notify(x);
 	r = workers_aside(p);
 	aside = !r;
 	pthread_mutex_lock(&k->lock);
 	while (m->grants == grants && !r && !(r = gave_up(x, m, failures, p)))
 		wait_changed(k, x->deadline_ns);
+	x->waited.on = NULL;
+	x->waited.ns += clock_monotonic_ns() - begin;
 	if (m->grants != grants) {
 		x->model = m;
 	} else {
@@ -300,6 +345,7 @@ static struct known_model *next_wanted(const struct known_models *k)
 	return best;
 }
 
+/* Bytes of the budget that no model has. */
 static size_t room(const struct known_models *k)
 {
 	size_t used = 0;

@@ -468,16 +468,8 @@ void server_close(struct server *s)
 			x->route->endpoint->drop(x);
 	}
 	known_close(s); /* an engine may call for an exchange until it is closed */
-	for (size_t i = 0; i < s->n_all; i++) {
-		struct exchange *x = s->all[i];
-
-		buf_fini(&x->body);
-		buf_fini(&x->rest);
-		buf_fini(&x->warned);
-		if (x->late)
-			event_free(x->late);
-		free(x);
-	}
+	for (size_t i = 0; i < s->n_all; i++)
+		exchange_free(s->all[i]);
 	free(s->all);
 	if (s->base)
 		event_base_free(s->base);

@@ -295,6 +295,80 @@ class Switching(Test):
             self.assertGreater(cached(r), 0)
 
 
+class Waiting(Test):
+    """What a request is told that waits for its model."""
+
+    def busy(self):
+        """A server whose first model answers for a long time, since no draft is ever right, and the connection that ends it."""
+        s = self.by_turns()
+        c = s.connect()
+        self.addCleanup(c.close)
+        c.request("POST", CHAT, body(3, model=NAMES[0], max_tokens=3800, ignore_eos=True, stream=True, n=4, temperature=2,
+                                        logprobs=False))
+        c.until(b"data: ")
+        return s, c
+
+    def told(self, c, position, why):
+        """The comment that it waits, with the head before it."""
+        return c.until(b': waiting for the model "%s": position %d, %s\n\n\r\n' % (NAMES[position].encode(), position, why))
+
+    def test_streams(self):
+        s, first = self.busy()
+        asked = [s.connect(), s.connect()]
+        for k, c in enumerate(asked):
+            c.request("POST", CHAT, body(1, model=NAMES[k + 1], stream=True))
+            while not s.ask("GET", "/v1/models/" + NAMES[k + 1]).json()["status"]["waiting"]:
+                pass
+        for k, why in enumerate((b"others have the memory", b"others are loaded first")):
+            head = self.told(asked[k], k + 1, why).decode()
+            self.assertRegex(head, r"(?m)^x-weft-waited: \d+\.\d s so far; position %d, %s\r$" % (k + 1, why.decode()))
+            self.assertIn("text/event-stream", head)
+        first.close()
+        for k, c in enumerate(asked):
+            c.buf = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + c.buf
+            text = c.reply().text()
+            c.close()
+            events = [json.loads(e[6:]) for e in text.split("\n\n") if e.startswith("data: {")]
+            got = "".join(e["choices"][0]["delta"].get("content") or "" for e in events)
+            self.assertEqual(got, cold(NAMES[k + 1], body(1))[0]["message"]["content"])
+            self.assertTrue(text.endswith("data: [DONE]\n\n"), text)
+
+    def test_stream_that_fails(self):
+        """The status was sent, so an error is an event."""
+        s, first = self.busy()
+        bad = {"model": NAMES[1], "stream": True, "max_tokens": 8, "messages": [{"role": "no such role", "content": "a"}]}
+        asked = {}
+        for path in (CHAT, "/v1/messages"):
+            asked[path] = s.connect()
+            asked[path].request("POST", path, bad)
+        asked["cancelled"] = s.connect()
+        asked["cancelled"].request("POST", CHAT, body(1, model=NAMES[1], stream=True), {"x-request-id": "one"})
+        for c in asked.values():
+            self.told(c, 1, b"others have the memory")
+        self.assertEqual(s.ask("DELETE", "/v1/requests/one").status, 200)
+        self.assertIn("was cancelled by DELETE", asked["cancelled"].until(b"0\r\n\r\n").decode())
+        first.close()
+        self.assertRegex(asked[CHAT].until(b"0\r\n\r\n").decode(), r'\ndata: {"error":{"message":".*no such role')
+        self.assertRegex(asked["/v1/messages"].until(b"0\r\n\r\n").decode(), r'event: error\ndata: {"type":"error","error":')
+        for c in asked.values():
+            c.close()
+        s.until("ended", requests_running=0)
+
+    def test_headers(self):
+        s, first = self.busy()
+        c = s.connect()
+        c.request("POST", CHAT, body(1, model=NAMES[1]))
+        while not s.ask("GET", "/v1/models/" + NAMES[1]).json()["status"]["waiting"]:
+            pass
+        first.close()
+        r = c.reply()
+        self.assertEqual(said(r), cold(NAMES[1], body(1)))
+        self.assertRegex(r.headers["x-weft-waited"], r"^\d+\.\d{3} s; position 1, others have the memory$")
+        c.request("POST", CHAT, body(1, model=NAMES[1]))
+        self.assertNotIn("x-weft-waited", c.reply().headers)
+        c.close()
+
+
 class Reading(Test):
     """SIGHUP: the models are read again."""
 

@@ -45,6 +45,13 @@ struct asker {
 
 static _Thread_local struct asker *self;
 
+/* There is no IO thread. */
+void __wrap_exchange_notify(void *x);
+void __wrap_exchange_notify(void *x)
+{
+	(void)x;
+}
+
 void __wrap_workers_back(void);
 void __wrap_workers_back(void)
 {

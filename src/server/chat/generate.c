@@ -203,7 +203,10 @@ static bool only_embeds(const struct served *d)
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body)
 {
 	struct generation *g;
+	bool streams = false;
 
+	x->waited.streams = as == x->route->endpoint && as->delta && !as->stream_type &&
+	                    !json_to_bool(json_get(body, "stream"), &streams) && streams;
 	if (known_choose(x, body, &x->problem)) {
 		json_free(body);
 		return;
@@ -390,9 +393,11 @@ static void begin_stream(struct generation *g)
 	/* The second keeps a proxy of the nginx kind from gathering the stream. */
 	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
 	put_warnings(g, &extra);
-	conn_stream_begin(g->x->conn,
-	                  g->endpoint->stream_type ? g->endpoint->stream_type : "text/event-stream; charset=utf-8",
-	                  extra.p);
+	if (!g->x->waited.began)
+		conn_stream_begin(g->x->conn,
+		                  g->endpoint->stream_type ? g->endpoint->stream_type :
+		                                             "text/event-stream; charset=utf-8",
+		                  extra.p);
 	g->streaming = true;
 	g->x->status = 200;
 	for (int i = 0; i < g->n_choice && !g->endpoint->first_when_started; i++)

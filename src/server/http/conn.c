@@ -212,10 +212,11 @@ static void put_cors(const struct conn *c, struct buf *b)
 	struct http_slice origin = http_field(&c->http, "origin"),
 			  want = http_field(&c->http, "access-control-request-headers");
 
-	buf_printf(b,
-	           "Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
-	           "Access-Control-Expose-Headers: x-request-id, request-id, x-weft-warning, Retry-After\r\n",
-	           (int)origin.n, origin.p);
+	buf_printf(
+		b,
+		"Access-Control-Allow-Origin: %.*s\r\nVary: Origin\r\n"
+		"Access-Control-Expose-Headers: x-request-id, request-id, x-weft-warning, x-weft-waited, Retry-After\r\n",
+		(int)origin.n, origin.p);
 	if (!http_slice_is(c->http.method, "OPTIONS"))
 		return;
 	buf_puts(b, "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE\r\nAccess-Control-Max-Age: 86400\r\n");
@@ -232,6 +233,8 @@ static void put_head(struct conn *c, struct buf *b, int code, const char *type, 
 		buf_printf(b, "x-request-id: %s\r\n", c->x->request_id);
 	if (c->x && c->x->route->shape == SHAPE_ANTHROPIC) /* its clients look for this name */
 		buf_printf(b, "request-id: %s\r\n", c->x->request_id);
+	if (c->x && *c->x->waited.header)
+		buf_printf(b, "x-weft-waited: %s\r\n", c->x->waited.header);
 	if (c->cors)
 		put_cors(c, b);
 	else if (c->srv->opts.cors_origin)

@@ -150,6 +150,18 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 
 /* ---- life ---- */
 
+void exchange_free(struct exchange *x)
+{
+	buf_fini(&x->body);
+	buf_fini(&x->rest);
+	buf_fini(&x->warned);
+	if (x->late)
+		event_free(x->late);
+	if (x->waited.tick)
+		event_free(x->waited.tick);
+	free(x);
+}
+
 static struct exchange *take_exchange(struct server *s)
 {
 	struct exchange *x = s->rest;
@@ -217,12 +229,126 @@ static void disarm_late(struct exchange *x)
 		event_del(x->late);
 }
 
+/* ---- that it waits for its model ----
+ *
+ * A stream begins while the request waits, once that has taken a second, and comments say what it waits for.  Other replies have a
+ * header that tells how long the request waited, and why (docs/several-models.md#requests). */
+
+enum { TICK_S = 1 };
+
+static void on_tick(evutil_socket_t fd, short what, void *arg);
+
+static void arm_tick(struct exchange *x)
+{
+	struct timeval tv = { TICK_S, 0 };
+
+	if (!x->waited.tick)
+		x->waited.tick = evtimer_new(x->srv->base, on_tick, x);
+	if (!x->waited.tick)
+		fault_no_memory();
+	event_add(x->waited.tick, &tv);
+}
+
+static void begin_waiting_stream(struct exchange *x, const char *why)
+{
+	struct waited *w = &x->waited;
+
+	snprintf(w->header, sizeof w->header, "%.1f s so far; %s", (double)(clock_monotonic_ns() - x->t_begin) / 1e9,
+	         why);
+	conn_stream_begin(x->conn, "text/event-stream; charset=utf-8",
+	                  "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+	x->status = 200;
+	w->began = true;
+}
+
+/* Sends a comment if it differs from the last one, or if that was long ago. */
+static void tell_waiting(struct exchange *x, const char *name, const char *why)
+{
+	struct waited *w = &x->waited;
+	int64_t now = clock_monotonic_ns();
+	struct buf b;
+
+	if (!w->began)
+		begin_waiting_stream(x, why);
+	buf_init(&b);
+	buf_puts(&b, ": waiting for the model ");
+	json_put_cstr(&b, name);
+	buf_printf(&b, ": %s", why);
+	if (conn_has_room(x->conn) && (strncmp(b.p, w->told, sizeof w->told - 1) ||
+	                               now - w->told_ns >= x->srv->opts.keep_alive_ms * (int64_t)1000000)) {
+		snprintf(w->told, sizeof w->told, "%s", b.p);
+		w->told_ns = now;
+		buf_puts(&b, "\n\n");
+		conn_stream(x->conn, b.p, b.n);
+	}
+	buf_fini(&b);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct exchange *x = arg;
+	struct known_waits k;
+
+	server_turn(x->srv);
+	(void)fd;
+	(void)what;
+	if (x->stage != PREPARING || x->cancelled || !x->conn || !known_waits(x, &k))
+		return;
+	tell_waiting(x, k.name, k.why);
+	arm_tick(x);
+}
+
+/* x, which is being prepared, may have begun to wait for a model. */
+static void waiting_begin(struct exchange *x)
+{
+	struct known_waits k;
+
+	if (x->srv->opts.keep_alive_ms && x->conn && known_waits(x, &k))
+		arm_tick(x);
+}
+
+/* x is prepared: it waits no longer. */
+static void waiting_end(struct exchange *x)
+{
+	struct waited *w = &x->waited;
+
+	if (w->tick)
+		event_del(w->tick);
+	if (w->ns)
+		snprintf(w->header, sizeof w->header, "%.3f s; %s", (double)w->ns / 1e9, w->why);
+}
+
+/* For the next request in x. */
+static void waiting_reset(struct exchange *x)
+{
+	struct event *tick = x->waited.tick;
+
+	if (tick)
+		event_del(tick);
+	x->waited = (struct waited){ .tick = tick };
+}
+
+/* Ends a stream that began while x waited, with p as its last event. */
+static void waiting_refuse(struct exchange *x, const struct problem *p)
+{
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, p->shape == SHAPE_ANTHROPIC ? "event: error\ndata: " : "data: ");
+	problem_put(&b, p);
+	buf_puts(&b, "\n\n");
+	conn_stream(x->conn, b.p, b.n);
+	conn_stream_end(x->conn);
+	buf_fini(&b);
+}
+
 static void put_to_rest(struct exchange *x)
 {
 	struct server *s = x->srv;
 
 	assert(!x->conn);
 	disarm_late(x);
+	waiting_reset(x);
 	if (x->route->endpoint->drop)
 		x->route->endpoint->drop(x);
 	access_log(x);
@@ -513,9 +639,12 @@ void exchange_refuse(struct exchange *x, const struct problem *p)
 	struct buf b, extra;
 
 	shaped.shape = x->route->shape;
-	x->status = p->status;
+	x->status = x->waited.began ? x->status : p->status;
 	snprintf(x->access.why, sizeof x->access.why, "%s", p->message);
-	if (x->conn) {
+	if (x->conn && x->waited.began) {
+		x->access.finish = x->access.finish ? x->access.finish : "error";
+		waiting_refuse(x, &shaped);
+	} else if (x->conn) {
 		buf_init(&b);
 		buf_init(&extra);
 		problem_put(&b, &shaped);
@@ -592,6 +721,7 @@ static void deliver(struct exchange *x, bool prepared)
 	if (x->stage == PREPARING && prepared) {
 		x->stage = RUNNING;
 		disarm_late(x);
+		waiting_end(x);
 		forget_body(x);
 		x->srv->metrics.faults += x->faulted;
 		if (!x->conn)
@@ -602,6 +732,8 @@ static void deliver(struct exchange *x, bool prepared)
 			exchange_refuse(x, &x->problem);
 		else
 			guarded(x, x->route->endpoint->ready);
+	} else if (x->stage == PREPARING) {
+		waiting_begin(x);
 	} else if (x->stage == RUNNING && x->conn && x->route->endpoint->wake) {
 		guarded(x, x->route->endpoint->wake);
 	}

@@ -104,6 +104,19 @@ enum exchange_state { AT_REST, PREPARING, RUNNING };
 
 enum { REQUEST_ID_MAX = 132 };
 
+/* That a request waits for its model. */
+struct waited {
+	struct known_model *on; /* the model, while it waits; under the lock of known_models */
+	bool streams;           /* its stream may begin while it waits; as on */
+	char why[100];          /* position and reason when it began to wait; as on */
+	int64_t ns;             /* how long it waited; the worker's until it is prepared */
+	/* IO thread. */
+	struct event *tick;          /* NULL: not made yet */
+	char header[160], told[200]; /* value of x-weft-waited; last comment of the stream.  Empty: none */
+	int64_t told_ns;             /* clock */
+	bool began;                  /* the stream has begun */
+};
+
 struct exchange {
 	struct server *srv;
 	struct conn *conn; /* NULL: the client left */
@@ -129,6 +142,7 @@ struct exchange {
 	struct event *late;        /* fires at the deadline while it is prepared; NULL: not made yet */
 	int64_t t_begin;           /* clock when the request was complete */
 	struct known_model *model; /* that it is for; NULL: not chosen yet, or it is about none */
+	struct waited waited;      /* for that model */
 	void *work;                /* the api's own */
 	struct buf warned;         /* for the log: what of the request was not honoured */
 	struct problem problem;    /* of prep; status 0: none */
@@ -181,6 +195,9 @@ void random_id(char out[24]);
 /* The client's own id of its request, when it is one that can be sent back as it is;
  * else, and where h is NULL, the other. */
 void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX]);
+
+/* At the end of the server. */
+void exchange_free(struct exchange *x);
 
 /* The IO thread's side of the mailbox: called when it was rung. */
 void exchange_deliver(struct server *s);
