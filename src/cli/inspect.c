@@ -8,8 +8,9 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "cli/inspection.h"
 #include "cli/cli.h"
+#include "cli/inspection.h"
+#include "embed/embedder.h"
 #include "host/load.h"
 #include "host/load_device.h"
 
@@ -125,10 +126,14 @@ static void print_plan(const struct inspection *in)
 	const struct memory_plan *p = &in->plan;
 	char b[32];
 
-	printf("keys, values   %zu bytes per token (%s)\n", p->row, s->layers_attn ? p->kinds.p : "none");
+	if (s->whole)
+		printf("keys, values   none are kept: a text is computed in one step\n");
+	else
+		printf("keys, values   %zu bytes per token (%s)\n", p->row, s->layers_attn ? p->kinds.p : "none");
 	if (p->row && p->row < p->plain_row)
 		printf("               %.2f times smaller than 16 bits\n", (double)p->plain_row / (double)p->row);
-	printf("state          %zu bytes per sequence\n", p->state);
+	if (!s->whole)
+		printf("state          %zu bytes per sequence\n", p->state);
 	printf("\nmemory for %d sequence%s of %d tokens\n", p->parallel, p->parallel == 1 ? "" : "s", p->ctx);
 	printf("  weights      %12s  mapped from the files\n", bytes_text(b, sizeof(b), (double)p->weights));
 	if (p->tables)
@@ -138,7 +143,8 @@ static void print_plan(const struct inspection *in)
 		               "of these: rows are looked up, and may be read from disk (--tables)");
 	printf("  keys, values %12s%s\n", bytes_text(b, sizeof(b), p->kept),
 	       p->kept < p->pages ? "  (--kv-bytes)" : "");
-	print_kv_plan(s, &p->opts, p->ctx, p->parallel);
+	if (!s->whole)
+		print_kv_plan(s, &p->opts, p->ctx, p->parallel);
 	printf("  states       %12s\n", bytes_text(b, sizeof(b), p->states));
 	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), p->step),
 	       p->opts.step_rows);
@@ -220,6 +226,27 @@ static void print_head(const struct inspection *in)
 		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
 }
 
+/* What the model gives besides text, or in its place. */
+static void print_embedder(const struct inspection *in)
+{
+	const struct embedder *e = in->embedder;
+	char scratch[32];
+
+	if (in->no_embedder.code)
+		printf("vectors        refused: %s\n", in->no_embedder.msg);
+	if (!e)
+		return;
+	printf("gives          %s of ", inspection_gives(e));
+	if (e->kind == RANKS)
+		printf("texts and pairs");
+	else
+		printf("%d %s", e->out, e->kind == EMBEDS ? "numbers" : "kinds");
+	printf("%s; texts of at most %d tokens, %d prompts\n", e->all_rows ? ", for each token" : "",
+	       e->max_tokens ? e->max_tokens : in->model->shape.ctx_max, e->n_prompt);
+	for (int i = 0; e->kind == LABELS && i < e->out && i < 8; i++)
+		printf("%-14s %s\n", "", embedder_label(e, i, scratch));
+}
+
 static void print_devices(void)
 {
 	struct buf text;
@@ -238,6 +265,7 @@ static void print_text(const struct inspection *in, bool tensors)
 	print_tower(in);
 	print_ear(in);
 	print_head(in);
+	print_embedder(in);
 	print_ignored(in);
 	print_plan(in);
 	print_devices();

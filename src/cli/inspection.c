@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "embed/embedder.h"
 #include "host/load.h"
 
 static int by_stored(const void *a, const void *b)
@@ -89,6 +90,10 @@ static void plan_memory(struct memory_plan *p, const struct model *m, const stru
 	p->pages = (double)p->parallel * (double)model_pool_bytes(s, &p->opts, -1, p->ctx);
 	p->kept = o->load.kv_bytes && (double)o->load.kv_bytes < p->pages ? (double)o->load.kv_bytes : p->pages;
 	p->states = (double)p->parallel * (double)p->state;
+	if (s->whole) { /* a text is one step, of which nothing is kept */
+		p->row = p->plain_row = p->state = 0;
+		p->pages = p->kept = p->states = 0;
+	}
 	p->step = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	p->tables = model_table_bytes(m);
 	p->weights = (size_t)s->weight_bytes - (o->load.tables == TABLES_DISK ? p->tables : 0);
@@ -134,6 +139,25 @@ static void look_for_head(struct inspection *in, struct store *st)
 		in->no_head = why;
 }
 
+static void look_for_embedder(struct inspection *in, struct store *st)
+{
+	struct err why;
+
+	if (embedder_open(&in->embedder, in->model, st, &why)) {
+		in->no_embedder = why;
+		return;
+	}
+	if (!in->embedder->writes)
+		return;
+	embedder_close(in->embedder);
+	in->embedder = NULL;
+}
+
+const char *inspection_gives(const struct embedder *e)
+{
+	return e->kind == EMBEDS ? "vectors" : e->kind == RANKS ? "scores" : "labels";
+}
+
 void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
                      const struct kv_pair *layer)
 {
@@ -142,6 +166,7 @@ void inspection_make(struct inspection *in, const struct model *m, struct store 
 	in->store = st;
 	look_for_tower(in, st);
 	look_for_ear(in, st);
+	look_for_embedder(in, st);
 	count_tensors(in);
 	look_for_head(in, st); /* its matrices are not read by every step */
 	count_ignored(in);
@@ -152,6 +177,7 @@ void inspection_free(struct inspection *in)
 {
 	buf_fini(&in->plan.kinds);
 	model_close(in->head);
+	embedder_close(in->embedder);
 }
 
 const char *inspection_class(const struct store *st)
@@ -205,19 +231,23 @@ static void put_shape(struct buf *out, const struct shape *s)
 		buf_puts(out, "null");
 }
 
+/* Begins the member of a part that a model may have.  False: it has none, and all is written, why it is refused included. */
+static bool put_part(struct buf *out, const char *name, bool there, const struct err *refused)
+{
+	buf_printf(out, ",\n\"%s\":%s", name, there ? "" : "null");
+	if (!there && refused->code) {
+		buf_printf(out, ",\"%s_refused\":", name);
+		json_put_cstr(out, refused->msg);
+	}
+	return there;
+}
+
 static void put_tower(struct buf *out, const struct inspection *in)
 {
 	const struct tower_info *t = &in->tower;
 
-	buf_puts(out, ",\n\"images\":");
-	if (!in->sees) {
-		buf_puts(out, "null");
-		if (in->no_tower.code) {
-			buf_puts(out, ",\"images_refused\":");
-			json_put_cstr(out, in->no_tower.msg);
-		}
+	if (!put_part(out, "images", in->sees, &in->no_tower))
 		return;
-	}
 	buf_putc(out, '{');
 	put_text(out, "family", t->family);
 	buf_printf(out,
@@ -231,15 +261,8 @@ static void put_ear(struct buf *out, const struct inspection *in)
 {
 	const struct ear_info *e = &in->ear;
 
-	buf_puts(out, ",\n\"sounds\":");
-	if (!in->hears) {
-		buf_puts(out, "null");
-		if (in->no_ear.code) {
-			buf_puts(out, ",\"sounds_refused\":");
-			json_put_cstr(out, in->no_ear.msg);
-		}
+	if (!put_part(out, "sounds", in->hears, &in->no_ear))
 		return;
-	}
 	buf_putc(out, '{');
 	put_text(out, "family", e->family);
 	buf_printf(out,
@@ -251,16 +274,19 @@ static void put_head(struct buf *out, const struct inspection *in)
 {
 	const struct shape *s = in->head ? &in->head->shape : NULL;
 
-	buf_puts(out, ",\n\"draft_head\":");
-	if (s)
+	if (put_part(out, "draft_head", s != NULL, &in->no_head))
 		buf_printf(out, "{\"layers\":%d,\"mixtures\":%d,\"parameters\":%lld,\"bytes\":%lld}", s->layers,
 		           s->layers_moe, (long long)s->params, (long long)s->weight_bytes);
-	else
-		buf_puts(out, "null");
-	if (in->no_head.code) {
-		buf_puts(out, ",\"draft_head_refused\":");
-		json_put_cstr(out, in->no_head.msg);
-	}
+}
+
+static void put_embedder(struct buf *out, const struct inspection *in)
+{
+	const struct embedder *e = in->embedder;
+
+	if (!put_part(out, "embedder", e != NULL, &in->no_embedder))
+		return;
+	buf_printf(out, "{\"gives\":\"%s\",\"numbers\":%d,\"tokens_max\":%d,\"prompts\":%d}", inspection_gives(e),
+	           e->out, e->max_tokens ? e->max_tokens : in->model->shape.ctx_max, e->n_prompt);
 }
 
 static void put_formats(struct buf *out, const struct inspection *in)
@@ -337,6 +363,7 @@ void inspection_put_json(const struct inspection *in, bool tensors, struct buf *
 	put_tower(out, in);
 	put_ear(out, in);
 	put_head(out, in);
+	put_embedder(out, in);
 	buf_printf(out, ",\n\"parameters\":{\"used\":%lld,\"in_files\":%lld}", (long long)in->model->shape.params,
 	           (long long)in->elements);
 	buf_printf(out, ",\n\"files\":{\"count\":%d,\"bytes\":%zu}", st->n_file, in->file_bytes);

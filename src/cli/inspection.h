@@ -11,6 +11,7 @@
 #include "sound/ear.h"
 #include "vision/tower.h"
 
+struct embedder;
 struct kv_pair;
 struct options;
 struct store;
@@ -61,8 +62,10 @@ struct inspection {
 	bool hears;        /* the model has a tower for sounds, or reads them without one */
 	struct err no_ear; /* code: it cannot be bound, and why */
 	struct ear_info ear;
-	struct model *head; /* the model's own draft head; NULL: it has none */
-	struct err no_head; /* code: it has one that cannot be bound, and why */
+	struct model *head;        /* the model's own draft head; NULL: it has none */
+	struct err no_head;        /* code: it has one that cannot be bound, and why */
+	struct embedder *embedder; /* of a model made for vectors, scores or labels; NULL: it is not one */
+	struct err no_embedder;    /* code: it is one whose head is not computed, and why */
 	struct memory_plan plan;
 };
 
@@ -71,6 +74,9 @@ struct inspection {
 void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
                      const struct kv_pair *layer);
 void inspection_free(struct inspection *in);
+
+/* What an embedder gives: "vectors", "scores" or "labels". */
+const char *inspection_gives(const struct embedder *e);
 
 /* The class that config.json names, or NULL. */
 const char *inspection_class(const struct store *st);

@@ -349,7 +349,7 @@ def test_inspect_json():
         "width": None, "vocabulary": None, "context": None,
         "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
         "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None, "sounds": None,
-        "draft_head": ["bytes", "layers", "mixtures", "parameters"],
+        "embedder": None, "draft_head": ["bytes", "layers", "mixtures", "parameters"],
         "parameters": ["in_files", "used"], "files": ["bytes", "count"],
         "formats": ["bytes", "elements", "group", "matrices", "name"], "vectors": ["bytes", "tensors"],
         "ignored": shape["ignored"],
@@ -368,6 +368,15 @@ def test_inspect_json():
     assert sum(t["bytes"] for t in small["tensors"]) == report["files"]["bytes"], report["files"]
     assert sum(t["ignored"] is not None for t in small["tensors"]) == sum(r["tensors"] for r in report["ignored"])
     assert "--json" in run("inspect", "--help", "all").stdout
+
+
+def test_inspect_embedder():
+    """What an encoder gives; it keeps nothing of a text."""
+    for name, gives in ("bert", "vectors of 48 numbers"), ("bge_reranker", "scores of texts and pairs"):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/_embed", name, "hf-bf16")
+        text, report = run("inspect", folder).stdout, json.loads(run("inspect", folder, "--json").stdout)
+        assert f"gives          {gives}; texts of at most" in text and "none are kept" in text, text
+        assert report["embedder"]["gives"] == gives.split()[0] and report["memory"]["keys_values"] == 0, report
 
 
 def test_inspect_tower():
