@@ -2,7 +2,7 @@
 """weft quantize --mmproj-out: a folder's tower as a projector file has the tensors and keys that llama.cpp's converter writes of the
 same folder, whatever layout the folder has, and what cannot be written is refused.  Logits are compared by
 tests/store/projector_of_folder.py."""
-import json, os, sys, tempfile
+import json, os, re, sys, tempfile
 
 import numpy as np
 
@@ -36,6 +36,24 @@ def tower_of(folder, what):
     code, out, err = quantize(folder, folder + ".gguf", "--mmproj-out", folder + "-mmproj.gguf")
     check(code == 0, f"{what}: {err}")
     return Gguf(folder + "-mmproj.gguf") if code == 0 else None
+
+
+def inspected(what, folder, files, sounds):
+    """A folder and the two files that were written of it are told alike, and planned alike."""
+    code, out, err = quantize(folder, files + ".gguf", "--mmproj-out", files + "-mmproj.gguf")
+    ways = ((folder,), (files + ".gguf", "--mmproj", files + "-mmproj.gguf"))
+    told = [json.loads(run("inspect", *way, "--json")[1] or "{}") for way in ways]
+    for report in told:
+        check(report.get("sounds", {}) and all(report["sounds"].get(k) == v for k, v in sounds.items()), f"{what}: {report.get('sounds')}")
+        check(not any(re.search("audio|vision|^(a|v|mm)[.]", r["first"]) for r in report.get("ignored", [])), f"{what}: {report.get('ignored')}")
+    for member in "images", "sounds":
+        a, b = ({k: v for k, v in (report.get(member) or {}).items() if k != "bytes"} for report in told)     # F32 where the folder has less
+        check(a and a == b, f"{what}: {member}: {b} for {a}")
+    a, b = ({k: report.get("memory", {}).get(k) for k in ("context", "kv_bytes_per_token", "state_bytes_per_sequence")} for report in told)
+    check(a["kv_bytes_per_token"] and a == b, f"{what}: memory: {b} for {a}")
+    for way in ways:
+        plan = run("inspect", *way, "--memory")[1]
+        check("keys and values" in plan and "  all  " in plan, f"{what}: {plan}")
 
 
 with tempfile.TemporaryDirectory() as tmp:
@@ -146,6 +164,8 @@ with tempfile.TemporaryDirectory() as tmp:
         if not key.startswith(("general.", "clip.vision.image_size")):
             check(ours.pairs.get(key) == other.pairs[key], f"{key}: {ours.pairs.get(key)} for {other.pairs[key]}")
 
+    inspected("Gemma 4 12B", at("unified"), at("told"), {"family": "gemma4_unified", "blocks": 0, "samples": 640, "seconds_max": 0})
+
     # Its small relatives hear by a tower, which mlx has with channels last.
     seeing, hearing = os.path.join(golden, "_vision2/gemma4_e/hf-f32"), os.path.join(golden, "gemma4_sound/hf-bf16")
     te, ce = all_tensors(seeing), json.load(open(os.path.join(seeing, "config.json")))
@@ -159,6 +179,7 @@ with tempfile.TemporaryDirectory() as tmp:
     scale = heard["model.audio_tower.layers.1.self_attn.per_dim_scale"]
     check(ours and ours.tensors["a.blk.1.per_dim_scale.weight"][2] == softplus(scale).tobytes(), "scales of queries")
     check(ours and ours.tensors["a.conv1d.1.weight"][0] == [3, 3, 128, 3] and ours.pairs["clip.audio.attention.head_count"] == 3, "sizes of an ear")
+    inspected("E2B", at("hears"), at("heard"), {"family": "gemma4_audio", "blocks": 2, "width": 24, "samples": 640, "seconds_max": 30})
     last = {}
     for name, v in te.items():
         name = name.removeprefix("model.") if "tower." in name or "embed_" in name and "tokens" not in name else name

@@ -6,6 +6,7 @@ in TEMPLATES have one written here, which frames turns and teaches calls as the 
 nothing call a function since they must (`tool_choice`), so what is seen here is the whole way: template, constraint,
 dialect, reply, stream, and the call found again in the history.  Families whose template takes no functions refuse them.
 """
+import base64
 import json
 import os
 import sys
@@ -13,6 +14,10 @@ import tempfile
 import unittest
 
 from serverkit import Server
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../store"))
+from gguf_of_folder import all_tensors  # noqa: E402
+from projector_of_folder import many_rows, write_tensors  # noqa: E402
 
 WEFT, GOLDEN, TEMPLATES = sys.argv[1:4]
 
@@ -62,6 +67,8 @@ WRITTEN = {
         "{\"name\": \"{{ name }}\", \"arguments\": {{ arguments | tojson }}}", "<tool_calls>[", "]</tool_calls>", ", "),
         declare="<tool_definitions>{{ tools | tojson }}</tool_definitions>"),
 }
+GEMMA4 = ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>", "<|channel>",
+          "<channel|>", "<|think|>", "<|turn>", "<turn|>"]
 # folder, template, the marks that are tokens of their own (the last ends a turn)
 FAMILIES = {
     "minimax_m2": ("MiniMax M2", ["]~b]", "<minimax:tool_call>", "</minimax:tool_call>", "<think>", "</think>", "[e~["]),
@@ -69,13 +76,12 @@ FAMILIES = {
     "falcon_h1": ("Falcon-H1", ["<|im_start|>", "<tools>", "</tools>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
     "bailing_moe_linear": ("Ling", ["<role>", "</role>", "<tool_call>", "</tool_call>", "<|role_end|>"]),
     "jamba": ("Jamba", ["<|bom|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<tool_calls>", "</tool_calls>", "<|eom|>"]),
-    "gemma4_moe": ("google-gemma-4-31B-it", ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
-                   "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|think|>", "<|turn>", "<turn|>"]),
+    "gemma4_moe": ("google-gemma-4-31B-it", GEMMA4),
     "qwen2": ("Qwen-Qwen2.5-7B-Instruct", ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
     "llama2": ("mistralai-Mistral-Nemo-Instruct-2407", ["<s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
                "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "</s>"]),
-    "gemma4_31b": ("google-gemma-4-31B-it", ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
-                   "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|think|>", "<|turn>", "<turn|>"]),
+    "gemma4_31b": ("google-gemma-4-31B-it", GEMMA4),
+    "gemma4_unified": ("google-gemma-4-31B-it", ["<|image>", "<|image|>", "<image|>", "<|audio>", "<|audio|>", "<audio|>", *GEMMA4]),
     "gpt_oss": ("openai-gpt-oss-120b", ["<|start|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"]),
     "ministral3": ("mistralai-Ministral-3-14B-Reasoning-2512", ["<s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]",
                    "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
@@ -104,6 +110,7 @@ WITHOUT = {     # whose templates take no functions
     "gemma3_text": ("npm-gemma3", ["<bos>", "<start_of_turn>", "<end_of_turn>"]),
     "rwkv7": ("llama-cpp-rwkv-world", ["<think>", "</think>", "<|rwkv_tokenizer_end_of_text|>"]),
 }
+HEARS = ("gemma4_unified",)     # whose question has a sound and a picture, too
 TOOLS = [{"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a city",
     "parameters": {"type": "object", "additionalProperties": False, "required": ["city", "days"], "properties": {
@@ -133,6 +140,19 @@ def tokenizer(marks):
                       "vocab": {c: i for i, c in enumerate(byte_letters())}}}
 
 
+def grow(golden, to, marks):
+    """The golden folder with a row of the embedding for each mark, and the marks of images and sounds where its config has them."""
+    with open(os.path.join(golden, "config.json")) as f:
+        config = json.load(f)
+    tensors = all_tensors(golden)
+    many_rows(tensors, config["text_config"], [n for n in tensors if "embed_tokens" in n])
+    for member, mark in (("boi", "<|image>"), ("image", "<|image|>"), ("eoi", "<image|>"), ("boa", "<|audio>"), ("audio", "<|audio|>")):
+        config[member + "_token_id"] = 256 + marks.index(mark)
+    config["eoa_token_index"] = 256 + marks.index("<audio|>")
+    write_tensors(os.path.join(to, "model.safetensors"), tensors, "BF16")
+    return config
+
+
 def folder_of(family, to, template=None, opening="", more=()):
     """Writes a folder of that family's weights, and returns the marks that are its tokens behind the 256 bytes.
 
@@ -151,8 +171,10 @@ def folder_of(family, to, template=None, opening="", more=()):
             written["chat_template.jinja"] = f.read()
     if opening:
         written["chat_template.jinja"] += "{%- if add_generation_prompt %}{{ " + json.dumps(opening) + " }}{% endif %}"
+    if family in HEARS:
+        written["config.json"] = grow(golden, to, marks)
     for name in os.listdir(golden):
-        if name not in written:
+        if name not in written and not os.path.exists(os.path.join(to, name)):
             os.symlink(os.path.join(golden, name), os.path.join(to, name))
     for name, text in written.items():
         with open(os.path.join(to, name), "w") as f:
@@ -173,6 +195,20 @@ class Dialects(unittest.TestCase):
 
     def calls_of(self, family):
         self.served(family, self.whole_way)
+        if family in HEARS:
+            self.served(family, lambda server: self.whole_way(server, self.heard(server, family)))
+
+    def heard(self, server, family):
+        """A question with the golden's sound and picture between its words."""
+        def data(name):
+            with open(os.path.join(GOLDEN, family, "hf-bf16", name), "rb") as f:
+                return base64.b64encode(f.read()).decode()
+        q = {"role": "user", "content": [
+            {"type": "text", "text": "How is the weather"}, {"type": "input_audio", "input_audio": {"data": data("s1.wav"), "format": "wav"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + data("small.png")}}, {"type": "text", "text": "there?"}]}
+        with_rows, without = (self.reply(server, [m], tool_choice="required").json()["usage"]["prompt_tokens"] for m in (q, QUESTION))
+        self.assertGreaterEqual(with_rows - without, 9 + 7 * 9 + 4)     # rows, and the marks around them
+        return q
 
     def refusal_of(self, family):
         self.served(family, self.refused)
@@ -203,17 +239,17 @@ class Dialects(unittest.TestCase):
                 self.assertEqual(name, "now")
             self.assertEqual(a, {})
 
-    def whole_way(self, server):
+    def whole_way(self, server, question=QUESTION):
         one = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "parallel_tool_calls": False}
         for more in ({"tool_choice": "required", "parallel_tool_calls": False}, one):
-            r = self.reply(server, [QUESTION], **more).json()
+            r = self.reply(server, [question], **more).json()
             said = r["choices"][0]
             calls = [(c["function"]["name"], c["function"]["arguments"]) for c in said["message"]["tool_calls"]]
             self.assertEqual(said["finish_reason"], "tool_calls")
             self.fits(calls)
-            events = self.reply(server, [QUESTION], stream=True, **more).events()
+            events = self.reply(server, [question], stream=True, **more).events()
             self.assertEqual(streamed(events), calls)
-        again = self.reply(server, [QUESTION, said["message"], {"role": "tool", "content": "rain", "tool_call_id":
+        again = self.reply(server, [question, said["message"], {"role": "tool", "content": "rain", "tool_call_id":
                                     said["message"]["tool_calls"][0]["id"]}], cache_report=True, **more).json()
         self.fits([(c["function"]["name"], c["function"]["arguments"]) for c in again["choices"][0]["message"]["tool_calls"]])
         # Templates may write a past turn otherwise than the model did, so the question at least is found again.

@@ -214,7 +214,7 @@ class Hearing(unittest.TestCase):
         sound = wav(0.2, 440)
         url = "/v1/audio/transcriptions"
         for fields, words in (([], "not a form"), ([("model", "x")], "file"), ([("file", b"zork")], "begin as no"),
-                              ([("file", sound), ("response_format", "srt")], "times are not known"),
+                              ([("file", sound), ("response_format", "srt")], "times are not known"), ([("file", sound), ("response_format", "vtt")], "times are not known"),
                               ([("file", sound), ("temperature", "hot")], "temperature"), ([("file", sound), ("messages", "[]")], "not a field"),
                               ([("file", sound), ("prompt", b"\xff")], "UTF-8")):
             body, head = form(fields) if fields else (b"", {"Content-Type": "multipart/form-data; boundary=x"})
