@@ -190,7 +190,7 @@ class Hearing(unittest.TestCase):
         sound = wav(1.0, 440)
         said = {}
         for more in ([], [("response_format", "text")], [("response_format", "verbose_json")], [("stream", "true")],
-                     [("model", "default"), ("temperature", "0"), ("stream", "false")]):
+                     [("model", "default"), ("temperature", "0"), ("stream", "false"), ("timestamp_granularities[]", "segment")]):
             body, head = form([("file", sound)] + more + [("max_completion_tokens", "8")])
             r = self.s.ask("POST", "/v1/audio/transcriptions", body, head)
             self.assertEqual(r.status, 200, r.text())
@@ -214,7 +214,9 @@ class Hearing(unittest.TestCase):
         sound = wav(0.2, 440)
         url = "/v1/audio/transcriptions"
         for fields, words in (([], "not a form"), ([("model", "x")], "file"), ([("file", b"zork")], "begin as no"),
-                              ([("file", sound), ("response_format", "srt")], "times are not known"), ([("file", sound), ("response_format", "vtt")], "times are not known"),
+                              ([("file", sound), ("response_format", "srt")], "times are not known"),
+                              ([("file", sound), ("response_format", "vtt")], "times are not known"),
+                              ([("file", sound), ("timestamp_granularities[]", "word")], "times of words are not known"),
                               ([("file", sound), ("temperature", "hot")], "temperature"), ([("file", sound), ("messages", "[]")], "not a field"),
                               ([("file", sound), ("prompt", b"\xff")], "UTF-8")):
             body, head = form(fields) if fields else (b"", {"Content-Type": "multipart/form-data; boundary=x"})

@@ -110,6 +110,13 @@ static void take_member(struct wish *w, const struct form_part *f)
 		json_put_str(&w->more, f->p, f->n);
 }
 
+/* Times of segments are what verbose_json has by itself, and its list of them is empty. */
+static bool asks_for_words(const struct form_part *f)
+{
+	return (is(f, "timestamp_granularities[]") || is(f, "timestamp_granularities")) && f->n == 4 &&
+	       !memcmp(f->p, "word", 4);
+}
+
 static int read_form(struct wish *w, const char *body, size_t n, struct problem *p)
 {
 	struct form_part part;
@@ -125,6 +132,9 @@ static int read_form(struct wish *w, const char *body, size_t n, struct problem 
 
 		if (to)
 			*to = part;
+		else if (asks_for_words(&part))
+			r = problem_set(p, 400, "unsupported_content", "timestamp_granularities",
+			                "timestamp_granularities: times of words are not known");
 		else if (is(&part, "messages") || is(&part, "transcript"))
 			r = problem_set(p, 400, "invalid_value", NULL, "%.*s is not a field here", (int)part.n_name,
 			                part.name);
