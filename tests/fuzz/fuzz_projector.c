@@ -1,6 +1,6 @@
 /* Any bytes as a projector file beside a GGUF model, whose architecture the first byte chooses: refused with a message, or
- * documents are JSON objects, tensors can be had, and the tower is bound or says why it cannot be.  Beside a model that does
- * not name it, a projector that is refused leaves a model of text. */
+ * documents are JSON objects, tensors can be had, and towers for images and sounds are bound or say why they cannot be.
+ * Beside a model that does not name it, a projector that is refused leaves a model of text. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "gguf_made.h"
+#include "sound/ear.h"
 #include "store/store.h"
 #include "vision/tower.h"
 
@@ -34,11 +35,12 @@ static void put_text(struct gguf_made *m, const char *arch)
 		{ "ssm.state_size", 4 },       { "ssm.group_count", 1 },
 		{ "ssm.time_step_rank", 1 },   { "ssm.inner_size", 4 },
 	};
-	static const char *const tokens[] = { "<|image_pad|>",  "<image_soft_token>", "<start_of_image>",
-		                              "<end_of_image>", "<|image|>",          "<image>",
-		                              "[IMG]",          "<|IMAGE|>" };
+	static const char *const tokens[] = {
+		"<|image_pad|>", "<image_soft_token>", "<start_of_image>", "<end_of_image>", "<|image|>", "<image>",
+		"[IMG]",         "<|IMAGE|>",          "<|audio|>",        "<|audio>",       "<audio|>"
+	};
 	static const uint32_t sections[] = { 2, 1, 1, 0 };
-	static const int64_t embedding[] = { 8, 8, 0 };
+	static const int64_t embedding[] = { 8, 11, 0 };
 	char key[80];
 
 	gguf_made_init(m);
@@ -52,7 +54,7 @@ static void put_text(struct gguf_made *m, const char *arch)
 	snprintf(key, sizeof key, "%s.rope.dimension_sections", arch);
 	gguf_made_u32s(m, key, sections, 4);
 	gguf_made_strs(m, "tokenizer.ggml.tokens", tokens, sizeof tokens / sizeof *tokens);
-	gguf_made_tensor(m, "token_embd.weight", 0, embedding, NULL, 8 * 8 * 4);
+	gguf_made_tensor(m, "token_embd.weight", 0, embedding, NULL, 8 * 11 * 4);
 }
 
 /* A file in memory, and its path. */
@@ -88,6 +90,7 @@ static int text_of(int arch, char path[64])
 static void check_store(struct store *st)
 {
 	struct tower *t = NULL;
+	struct ear *ear = NULL;
 	struct json *j;
 	struct err err = { 0 };
 	struct buf b;
@@ -104,6 +107,9 @@ static void check_store(struct store *st)
 	if (tower_open(&t, st, &err) && (!err.msg[0] || strchr(err.msg, '\n')))
 		abort();
 	tower_close(t);
+	if (ear_open(&ear, st, &err) && (!err.msg[0] || strchr(err.msg, '\n')))
+		abort();
+	ear_close(ear);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
