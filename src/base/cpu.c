@@ -1,12 +1,12 @@
 /* cpu.c - see cpu.h. */
 #include "base/cpu.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cpu_detect.h"
+#include "base/cpu_system.h"
 
 static const struct {
 	const char *name;
@@ -121,29 +121,7 @@ int cpu_level_parse(const char *name, enum cpu_level *out, struct err *err)
 	return err_set(err, E_ARG, "'%s': must be %s (this machine has %s)", name, all, have);
 }
 
-/* cgroup version 2: "max 100000" or "QUOTA PERIOD", in microseconds. */
-static int quota_count(void)
-{
-	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-	long quota, period;
-	int n = 0;
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
-		n = (int)((quota + period - 1) / period);
-	fclose(f);
-	return n;
-}
-
 int cpu_count(void)
 {
-	cpu_set_t set;
-	int n = 1, q = quota_count();
-
-	if (!sched_getaffinity(0, sizeof set, &set))
-		n = CPU_COUNT(&set);
-	if (q > 0 && q < n)
-		n = q;
-	return n < 1 ? 1 : n;
+	return cpu_usable();
 }

@@ -2,10 +2,9 @@
  * system saves. */
 #include <cpuid.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/cpu_detect.h"
+#include "base/cpu_system.h"
 
 enum { EAX, EBX, ECX, EDX };
 
@@ -34,14 +33,6 @@ static bool saves(unsigned registers)
 	return (lo & registers) == registers;
 }
 
-/* Tiles are 8 KB of registers that Linux gives only to processes that ask. */
-static bool tiles_granted(void)
-{
-	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* asm/prctl.h; not in every libc's headers */
-
-	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
-}
-
 bool cpu_detect_level(enum cpu_level level)
 {
 	switch (level) {
@@ -54,7 +45,7 @@ bool cpu_detect_level(enum cpu_level level)
 		       has_bits(7, 0, EBX, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
 		       has_bits(7, 0, ECX, bit_AVX512VNNI);
 	case CPU_AVX512BF16: return has_bits(7, 1, EAX, LEAF71_EAX_AVX512BF16);
-	case CPU_AMX: return has_bits(7, 0, EDX, LEAF7_EDX_AMX) && saves(XCR0_TILES) && tiles_granted();
+	case CPU_AMX: return has_bits(7, 0, EDX, LEAF7_EDX_AMX) && saves(XCR0_TILES) && cpu_tiles_granted();
 	default: return false;
 	}
 }

@@ -9,7 +9,6 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,13 +61,6 @@ const char *fault_words(int code)
 void fault_as(int code)
 {
 	break_off(code == E_MEMORY);
-}
-
-/* In place of the C library's, for assert.  Its names and types are given. */
-void __assert_fail(const char *what, const char *file, unsigned int line, const char *function)
-{
-	fprintf(stderr, "weft: %s:%u: %s: assertion `%s' failed\n", file, line, function, what);
-	fault_abort();
 }
 
 /* ---- signals that end the program ---- */

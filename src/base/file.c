@@ -110,8 +110,7 @@ bool file_map_mend(const void *address)
 		atomic_compare_exchange_strong(&lost, &none, atomic_load(&mappings[i].path));
 		/* One page: its neighbours may be the process's own already (file_map_own). */
 		at &= ~(uintptr_t)(page_bytes() - 1);
-		if (mmap((void *)at, page_bytes(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-		    MAP_FAILED)
+		if (!pages_blank((void *)at, page_bytes()))
 			return false;
 		errno = e;
 		return true;
@@ -194,7 +193,7 @@ static bool own(const uint8_t *p, size_t n)
 		return false;
 	}
 	memcpy(room, p, n);
-	if (!pages_seal(room, n) || mremap(room, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
+	if (!pages_seal(room, n) || !pages_move(room, n, (void *)(uintptr_t)p)) {
 		pages_free(room, n);
 		return false;
 	}
@@ -231,7 +230,7 @@ void file_map_drop(const struct file_map *m, size_t from, size_t to)
 	assert(from <= to && to <= m->n);
 	whole_within(m, page_bytes(), &from, &to);
 	if (from < to)
-		madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED); /* where not, nothing is lost */
+		pages_unload(m->p + from, to - from);
 }
 
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err)
@@ -262,6 +261,17 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err)
 	rc = file_read_fd(fd, path, max, out, err);
 	close(fd);
 	return rc;
+}
+
+int file_pipe(int ends[2], int flags)
+{
+	if (pipe(ends))
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+		fcntl(ends[i], F_SETFL, flags);
+	}
+	return 0;
 }
 
 int file_exists(const char *path)

@@ -59,6 +59,9 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err);
 /* Appends an open file, from its current offset to its end, to out, as file_read does; name is for messages. */
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err);
 
+/* pipe(2), both ends closed by exec, with these flags of O_NONBLOCK's kind.  0, or -1 with errno. */
+int file_pipe(int ends[2], int flags);
+
 int file_exists(const char *path); /* 1 when path can be opened for reading as a regular file */
 int dir_exists(const char *path);
 /* The directory and those above it that are not there, for their owner alone; E_IO. */

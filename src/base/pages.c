@@ -1,4 +1,4 @@
-/* pages.c - see pages.h. */
+/* pages.c - see pages.h; what the systems have in common. */
 #include "base/pages.h"
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 
 size_t pages_room_max = SIZE_MAX;
 
-static size_t whole_pages(size_t n)
+size_t whole_pages(size_t n)
 {
 	size_t page = page_bytes();
 
@@ -23,9 +23,8 @@ void *pages_room(size_t n, bool writable)
 		return NULL;
 	n = whole_pages(n);
 	all = n + page;
-	p = mmap(NULL, all, writable ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-	         -1, 0);
-	if (p == MAP_FAILED)
+	p = pages_any(all, writable);
+	if (!p)
 		return NULL;
 	at = (uintptr_t)p;
 	from = (at + page - 1) / page * page;
@@ -34,20 +33,6 @@ void *pages_room(size_t n, bool writable)
 	if (at + all > from + n)
 		munmap((void *)(from + n), at + all - from - n);
 	return (void *)from;
-}
-
-bool pages_huge(void *p, size_t n)
-{
-	return !madvise(p, whole_pages(n), MADV_HUGEPAGE);
-}
-
-bool pages_ready(void *p, size_t n)
-{
-#ifdef MADV_POPULATE_WRITE
-	return !madvise(p, whole_pages(n), MADV_POPULATE_WRITE);
-#else
-	return false;
-#endif
 }
 
 bool pages_seal(void *p, size_t n)

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/reads_ring.h"
+#include "base/system.h"
 
 enum { THREADS_MOST = 8 }; /* more lanes gain nothing: docs/experts-from-disk.md, "Reading" */
 
@@ -21,7 +22,7 @@ int (*reads_fault)(const struct read_ask *ask);
 
 int read_file_open(struct read_file *f, const char *path, struct err *err)
 {
-	*f = (struct read_file){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT), .path = path };
+	*f = (struct read_file){ .fd = system_open_direct(path), .path = path };
 	f->direct = f->fd >= 0;
 	if (f->fd < 0 && errno == EINVAL)
 		f->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -66,10 +67,8 @@ struct list {
 struct reads {
 	struct list waiting; /* with threads, under the lock */
 	struct job *spare;
-	int depth, busy; /* busy: begun and not given out by reads_next; of threads those queued as well */
-	bool uring;
-	struct io_uring ring;
-	/* Threads. */
+	int depth, busy;   /* busy: begun and not given out by reads_next; of threads those queued as well */
+	struct ring *ring; /* NULL: threads read */
 	pthread_t thread[THREADS_MOST];
 	int n_thread;
 	pthread_mutex_t lock;
@@ -137,25 +136,9 @@ static bool give_out(struct reads *r, struct job *j, struct read_done *done)
 
 static void uring_send(struct reads *r, struct job *j)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
 	const struct read_ask *a = &j->ask;
 
-	assert(sqe);
-	if (j->error)
-		io_uring_prep_nop(sqe);
-	else
-		io_uring_prep_read(sqe, a->file->fd, a->to + j->got, (unsigned)(a->n - j->got), a->at + j->got);
-	io_uring_sqe_set_data(sqe, j);
-}
-
-static void uring_submit(struct reads *r)
-{
-	int rc;
-
-	do
-		rc = io_uring_submit(&r->ring);
-	while (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
-	assert(rc >= 0);
+	ring_put(r->ring, a->file->fd, j->error ? NULL : a->to + j->got, a->n - j->got, a->at + j->got, j);
 }
 
 static void uring_fill(struct reads *r)
@@ -171,34 +154,29 @@ static void uring_fill(struct reads *r)
 		some = true;
 	}
 	if (some)
-		uring_submit(r);
+		ring_submit(r->ring);
 }
 
 static bool uring_next(struct reads *r, struct read_done *done, bool wait)
 {
 	for (;;) {
-		struct io_uring_cqe *cqe;
+		void *tag;
 		struct job *j;
-		int rc;
+		int n;
 
 		uring_fill(r);
 		if (!r->busy)
 			return false;
-		rc = wait ? io_uring_wait_cqe(&r->ring, &cqe) : io_uring_peek_cqe(&r->ring, &cqe);
-		if (rc == -EINTR)
-			continue;
-		if (rc)
+		if (!ring_next(r->ring, wait, &tag, &n))
 			return false;
-		j = io_uring_cqe_get_data(cqe);
-		rc = cqe->res;
-		io_uring_cqe_seen(&r->ring, cqe);
-		if (j->error || came(j, rc)) {
+		j = tag;
+		if (j->error || came(j, n)) {
 			give_out(r, j, done);
 			uring_fill(r);
 			return true;
 		}
 		uring_send(r, j); /* the rest of it */
-		uring_submit(r);
+		ring_submit(r->ring);
 	}
 }
 
@@ -272,16 +250,15 @@ int reads_open(struct reads **out, enum reads_way way, int depth, struct err *er
 	r->depth = depth;
 	list_init(&r->waiting);
 	list_init(&r->done);
-	rc = way == READS_THREADS ? -ENOSYS : io_uring_queue_init((unsigned)depth, &r->ring, 0);
-	r->uring = !rc;
+	rc = way == READS_THREADS ? ENOSYS : ring_open(&r->ring, depth);
 	if (rc && way == READS_URING) {
 		free(r);
-		return err_set(err, E_UNSUPPORTED, "io_uring: %s", strerror(-rc));
+		return err_set(err, E_UNSUPPORTED, "io_uring: %s", strerror(rc));
 	}
 	if (rc)
 		threads_open(r);
 	*out = r;
-	if (r->uring || r->n_thread)
+	if (r->ring || r->n_thread)
 		return 0;
 	reads_close(r);
 	*out = NULL;
@@ -317,12 +294,12 @@ void reads_close(struct reads *r)
 
 	if (!r)
 		return;
-	if (r->uring) {
+	if (r->ring) {
 		free_list(r->waiting.first);
 		list_init(&r->waiting);
 		while (uring_next(r, &done, true))
 			;
-		io_uring_queue_exit(&r->ring);
+		ring_close(r->ring);
 	} else {
 		threads_close(r);
 	}
@@ -334,7 +311,7 @@ void reads_close(struct reads *r)
 
 const char *reads_name(const struct reads *r)
 {
-	return r->uring ? "io_uring" : "threads";
+	return r->ring ? "io_uring" : "threads";
 }
 
 void reads_put(struct reads *r, const struct read_ask *ask)
@@ -348,7 +325,7 @@ void reads_put(struct reads *r, const struct read_ask *ask)
 	else
 		j = xmalloc(sizeof *j);
 	*j = (struct job){ .ask = *ask };
-	if (r->uring) {
+	if (r->ring) {
 		list_put(&r->waiting, j);
 		uring_fill(r);
 		return;
@@ -362,5 +339,5 @@ void reads_put(struct reads *r, const struct read_ask *ask)
 
 bool reads_next(struct reads *r, struct read_done *done, bool wait)
 {
-	return r->uring ? uring_next(r, done, wait) : threads_next(r, done, wait);
+	return r->ring ? uring_next(r, done, wait) : threads_next(r, done, wait);
 }

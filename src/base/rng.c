@@ -6,10 +6,7 @@
  * neighbouring positions and streams are unrelated. */
 #include "base/rng.h"
 
-#include <stdlib.h>
-#include <sys/random.h>
-
-#include "base/fault.h"
+#include "base/system.h"
 
 uint64_t rng_place(uint64_t seed, uint64_t position)
 {
@@ -30,7 +27,6 @@ uint64_t rng_os_seed(void)
 {
 	uint64_t s;
 
-	if (getentropy(&s, sizeof s))
-		fault_abort();
+	system_random(&s, sizeof s);
 	return s;
 }

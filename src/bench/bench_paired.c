@@ -3,7 +3,7 @@
  * The load of a machine changes by the minute, so two separate runs cannot compare two programs.  A round runs each
  * program once, in a process of its own, and the order alternates from round to round.  Each round gives a ratio; the
  * median of the ratios is what a change gave.  Both programs get this program's command line. */
-#include <fcntl.h>
+#include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/system.h"
 #include "bench/bench.h"
 #include "bench/sorted.h"
 
@@ -41,7 +42,7 @@ struct paired {
 static char **command_line(struct buf *text, struct err *err)
 {
 	static const char *const last[] = { "--json", "--repetitions=1" };
-	int n = 0, rc = file_read("/proc/self/cmdline", OUTPUT_MAX, text, err);
+	int n = 0, rc = system_words(OUTPUT_MAX, text, err);
 	char **argv, *end;
 
 	if (rc)
@@ -66,8 +67,8 @@ static int output_of(const char *program, char **argv, struct buf *out, struct e
 	int ends[2], status = 0, rc;
 	pid_t pid;
 
-	if (pipe2(ends, O_CLOEXEC))
-		return err_set(err, E_IO, "no pipe to %s: %m", program);
+	if (file_pipe(ends, 0))
+		return err_set(err, E_IO, "no pipe to %s: %s", program, strerror(errno));
 	posix_spawn_file_actions_init(&io);
 	posix_spawn_file_actions_adddup2(&io, ends[1], STDOUT_FILENO);
 	argv[0] = (char *)program;
@@ -204,11 +205,10 @@ int bench_paired(const struct options *o, struct err *err)
 	char self[4096] = "";
 	struct paired p = { .o = o, .program = { self, o->bench_paired } };
 	struct buf text;
-	int rc = 0;
+	int rc;
 
 	buf_init(&text);
-	if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
-		rc = err_set(err, E_IO, "/proc/self/exe does not say where this program is: %m");
+	rc = system_program(self, sizeof self, err);
 	unsetenv("WEFT_PAIRED"); /* or the two would pair up, too */
 	if (!rc && !(p.argv = command_line(&text, err)))
 		rc = err->code;

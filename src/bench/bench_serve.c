@@ -44,7 +44,7 @@ struct bench {
 	struct event_base *base;
 	struct event *next, *stop;
 	struct evhttp_uri *uri;
-	char address[NI_MAXHOST];
+	char address[1025]; /* NI_MAXHOST of RFC 3493 */
 	int port;
 	char *path, *host;
 	int64_t start;

@@ -3,30 +3,15 @@
 #include "host/huge_pages.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pages.h"
+#include "base/system.h"
 
 enum { MB = 1 << 20, LEAST = 64 << 20 }; /* bytes of weights that are worth it */
-
-/* A small file of the system's; false: not there. */
-static bool read_small(const char *path, struct buf *out)
-{
-	struct err none = { 0 };
-
-	buf_reset(out);
-	if (file_read(path, 1 << 16, out, &none))
-		return false;
-	buf_putc(out, 0);
-	return true;
-}
 
 static size_t weight_bytes(const struct store *st)
 {
@@ -68,9 +53,8 @@ static void *move(void *arg)
 	int64_t begin = clock_monotonic_ns();
 	size_t all = 0;
 
-	/* Lowers this thread's priority only. If that is refused, the thread only competes more. */
 	if (h->threaded)
-		setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+		system_background();
 	if (h->of.be->ops->pack)
 		all = h->of.be->ops->pack(
 			h->of.be,
@@ -89,7 +73,6 @@ static void start(struct huge_pages *h)
 
 void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool now)
 {
-	struct buf text;
 	size_t bytes = 0;
 	bool fits;
 
@@ -98,10 +81,8 @@ void huge_pages_begin(struct huge_pages *h, const struct huge_pages_of *of, bool
 		bytes += weight_bytes(of->store[i]);
 	if (bytes < LEAST)
 		return;
-	buf_init(&text);
-	h->huge = read_small("/sys/kernel/mm/transparent_hugepage/enabled", &text) && !strstr(text.p, "[never]");
+	h->huge = pages_huge_offered();
 	fits = of->planned <= SIZE_MAX - h->spare && memory_available() >= of->planned + h->spare;
-	buf_fini(&text);
 	if (!fits)
 		return;
 	if (now)

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "base/pages.h"
 #include "base/rng.h"
+#include "base/system.h"
 #include "embed/embedder.h"
 #include "host/identity.h"
 #include "host/load_image.h"
@@ -36,17 +37,14 @@ int model_name(const struct host_opts *o, struct buf *out, struct err *err)
 	static const char *const beside[] = { "share/weft/models/weft-tiny", "models/weft-tiny" };
 	const char *env = getenv("WEFT_MODEL");
 	char exe[PATH_MAX];
-	ssize_t n;
 
 	buf_reset(out);
 	if (o->model || (env && *env)) {
 		buf_puts(out, o->model ? o->model : env);
 		return 0;
 	}
-	n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	if (n < 0)
-		return err_set(err, E_IO, "no MODEL was named, and the program cannot find its own folder");
-	exe[n] = '\0';
+	if (system_program(exe, sizeof exe, err))
+		return err_prefix(err, "no MODEL was named, and the bundled one is not found");
 	for (int up = 0; up < 2; up++) { /* off the program's name, off its folder */
 		char *slash = strrchr(exe, '/');
 
@@ -79,19 +77,19 @@ static void progress(const char *name, const char *what, int percent)
 	fflush(stderr);
 }
 
-/* Does touching a page of each megabyte read nothing?  mincore would say so of every
- * file that is another user's. */
+/* Does touching a page of each megabyte read nothing?  mincore would say so of every file that is another user's.  A
+ * read of another thread counts as well: then pages are touched that are there. */
 static bool in_memory(const struct file_map *map)
 {
 	enum { APART = 1 << 20 };
 	volatile uint8_t sum = 0;
 	struct rusage before, now;
 
-	if (getrusage(RUSAGE_THREAD, &before))
+	if (getrusage(RUSAGE_SELF, &before))
 		return false;
 	for (size_t at = 0; at < map->n; at += APART) {
 		sum = (uint8_t)(sum + map->p[at]);
-		if (getrusage(RUSAGE_THREAD, &now) || now.ru_majflt != before.ru_majflt)
+		if (getrusage(RUSAGE_SELF, &now) || now.ru_majflt != before.ru_majflt)
 			return false;
 	}
 	return true;
@@ -120,7 +118,7 @@ static void read_weights(const struct store *st)
 		for (size_t at = 0; at < map->n; at += PIECE) {
 			size_t end = map->n - at < PIECE ? map->n : at + PIECE;
 
-			madvise((void *)(map->p + at), end - at, MADV_WILLNEED);
+			posix_madvise((void *)(map->p + at), end - at, POSIX_MADV_WILLNEED);
 			for (size_t k = at; k < end; k += page)
 				sum = (uint8_t)(sum + map->p[k]);
 			done += end - at;

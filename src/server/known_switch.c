@@ -1,7 +1,6 @@
 /* known_switch.c - see known_switch.h and known_models.h. */
 #include "server/known_switch.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "server/http/exchange.h"
 #include "server/inside.h"
 
@@ -274,7 +274,7 @@ static void unload(struct known_model *m, const char *why)
 	pthread_mutex_unlock(&k->lock);
 	known_empty(m);
 	m->source.close(m->source.arg);
-	malloc_trim(0);
+	system_heap_trim();
 	log_info("unloaded %s in %.1f s: %s", m->about.name, (double)(clock_monotonic_ns() - begin) / 1e9, why);
 	pthread_mutex_lock(&k->lock);
 	m->phase = KNOWN_ON_DISK;

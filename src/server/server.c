@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "server/chat/chat.h"
 #include "server/inside.h"
@@ -241,7 +242,7 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes, not %zu", s->host,
 		               sizeof a.sun_path - 1, strlen(path));
 	memcpy(a.sun_path, path, strlen(path));
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	if (fd < 0)
 		return err_set(err, E_IO, "socket: %s", strerror(errno));
 	/* A file refuses a connection as well as a dead server's socket does. */
@@ -330,7 +331,7 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->base = event_base_new();
 	if (!s->base)
 		fault_abort();
-	if (pipe2(s->pipe, O_NONBLOCK | O_CLOEXEC)) {
+	if (file_pipe(s->pipe, O_NONBLOCK)) {
 		r = err_set(err, E_IO, "pipe: %s", strerror(errno));
 		goto fail;
 	}

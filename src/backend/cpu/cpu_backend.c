@@ -9,11 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/pages.h"
 
 void *room_get(struct room *r, size_t bytes)
 {
@@ -74,31 +73,27 @@ const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 
 static void *cpu_alloc(struct backend *be, size_t bytes)
 {
-	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-	               0);
+	void *p = pages_any(bytes ? bytes : 1, true);
 
-	if (p == MAP_FAILED)
-		return NULL;
-#ifdef MADV_HUGEPAGE
-	madvise(p, bytes, MADV_HUGEPAGE); /* a state of megabytes is walked end to end every token */
-#endif
+	if (p)
+		pages_huge(p, bytes); /* a state of megabytes is walked end to end every token */
 	return p;
 }
 
 /* Whole pages of the system's within. */
 static void cpu_discard(struct backend *be, void *p, size_t bytes)
 {
-	uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + size - 1) / size * size;
+	uintptr_t size = page_bytes(), from = ((uintptr_t)p + size - 1) / size * size;
 	uintptr_t to = ((uintptr_t)p + bytes) / size * size;
 
 	if (to > from)
-		madvise((void *)from, to - from, MADV_DONTNEED);
+		pages_clear((void *)from, to - from);
 }
 
 static void cpu_free(struct backend *be, void *p, size_t bytes)
 {
 	if (p)
-		munmap(p, bytes ? bytes : 1);
+		pages_free(p, bytes ? bytes : 1);
 }
 
 static void cpu_write(struct backend *be, void *far, const void *near, size_t n)

@@ -2,10 +2,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/device/dev.h"
 #include "base/alloc.h"
+#include "base/pages.h"
 
 /* The number of ranges that begin at or before p. */
 static int ranges_before(const struct dev_ranges *l, const void *p)
@@ -64,16 +64,16 @@ void *dev_alloc(struct backend *be, size_t bytes)
 
 	if (be->failed.code)
 		return NULL;
-	p = mmap(NULL, a.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
+	p = pages_any(a.bytes, false);
+	if (!p)
 		return NULL;
 	if (d->dev->ops->alloc(d->dev, &a.mem, a.bytes, &err)) {
-		munmap(p, a.bytes);
+		pages_free(p, a.bytes);
 		return NULL;
 	}
 	if (!dev_ok(d, d->dev->ops->fill(d->dev, a.mem, 0, a.bytes, &err), &err)) {
 		d->dev->ops->free(d->dev, a.mem);
-		munmap(p, a.bytes);
+		pages_free(p, a.bytes);
 		return NULL;
 	}
 	a.p = p;
@@ -92,7 +92,7 @@ void dev_free(struct backend *be, void *p, size_t bytes)
 	assert(a && a->p == p && a->bytes == (bytes ? bytes : 1));
 	d->dev->ops->wait(d->dev, &err); /* launches that read it may not have run */
 	d->dev->ops->free(d->dev, a->mem);
-	munmap(p, a->bytes);
+	pages_free(p, a->bytes);
 	dev_range_drop(&d->area, a);
 }
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "server/inside.h"
 
 static const int64_t MS = 1000000;
@@ -527,14 +528,13 @@ void conn_open(struct server *s, int fd, const char *peer, bool counted)
 {
 	struct conn *c = xcalloc(1, sizeof *c);
 	struct http_limits limits = { .head_max = 32 << 10, .target_max = 8 << 10, .body_max = s->opts.body_max };
-	int one = 1, idle = 30, sndbuf = CONN_SNDBUF;
+	int one = 1, sndbuf = CONN_SNDBUF;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	/* So that what a slow reader owes is ours to count, not hidden in the kernel. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof sndbuf);
 	/* A client whose network is gone says nothing; probes find out. */
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	system_keep_alive(fd, 30);
 	c->srv = s;
 	c->counted = counted;
 	snprintf(c->peer, sizeof c->peer, "%s", peer);

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/allowance.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "server/inside.h"
 
 void random_id(char out[24])
@@ -22,8 +22,7 @@ void random_id(char out[24])
 	unsigned char r[22];
 
 	/* 22 digits of base 62 hold 131 bits.  The modulo's bias costs less than one of them. */
-	if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
-		fault_abort();
+	system_random(r, sizeof r);
 	for (int i = 0; i < 22; i++)
 		out[i] = digit[r[i] % 62];
 	out[22] = 0;

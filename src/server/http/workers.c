@@ -2,13 +2,13 @@
 #include "server/http/workers.h"
 
 #include <assert.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/system.h"
 #include "server/inside.h"
 
 static _Thread_local struct worker *self; /* NULL: this thread is none */
@@ -159,7 +159,7 @@ static bool tidy(struct server *s)
 		r = next;
 	}
 	if (trim)
-		malloc_trim(0);
+		system_heap_trim();
 	pthread_mutex_lock(&s->lock);
 	return true;
 }
@@ -246,12 +246,7 @@ void workers_open(struct server *s, int n, bool aside)
 	struct workers *w = &s->workers;
 
 	assert(n >= 1);
-	/* Without glibc's bins of small chunks that are not merged when they are freed: after a large JSON text they hold
-	 * millions, and the next large malloc or free would merge them all, for 50 ms. */
-	mallopt(M_MXFAST, 0);
-	/* Bodies and replies have pages of their own, which return to the system with them.  glibc moves this limit up to
-	 * 32 MB otherwise, and what lies in an arena stays resident when it is freed after the last malloc_trim. */
-	mallopt(M_MMAP_THRESHOLD, 4 << 20);
+	system_heap_begin();
 	pthread_cond_init(&w->more, NULL);
 	pthread_cond_init(&w->place, NULL);
 	w->v = xcalloc((size_t)n + ASIDE_MAX, sizeof *w->v);

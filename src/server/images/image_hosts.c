@@ -287,7 +287,7 @@ static CURLcode run(const struct curl_calls *c, CURLM *m, CURL *e, struct fetche
 /* The library does not say that it found no descriptor, which is not the host's fault. */
 static bool descriptors_gone(void)
 {
-	int fd = open("/", O_PATH | O_CLOEXEC);
+	int fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd >= 0)
 		close(fd);

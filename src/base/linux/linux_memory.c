@@ -1,4 +1,4 @@
-/* memory.c - see memory.h. */
+/* linux_memory.c - see base/memory.h: /proc, control groups, pressure stall information. */
 #include "base/memory.h"
 
 #include <stdbool.h>
