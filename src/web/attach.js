@@ -1,7 +1,7 @@
 // attach.js - files that go along with the next message: dropped, pasted or chosen.
 //
 // Text goes into the message itself (conversation.js); pictures and sounds go as such, to models that see and hear.
-import { button, by_id, bytes, element } from "./element.js";
+import { button, by_id, bytes, element, name_of } from "./element.js";
 import { is_sound, offer_recording, player, readable } from "./sounds.js";
 import { hears_sounds, sees_pictures } from "./state.js";
 
@@ -31,14 +31,14 @@ function complain(text) {
 
 // A picture of an attachment.  A data: URL would need img-src data:, so it is shown as a blob of the same bytes.
 export function thumbnail(picture) {
-  const img = element("img", { class: "thumb", alt: picture.name });
+  const img = element("img", { class: "thumb", alt: name_of(picture.name) });
   fetch_bytes(picture.url).then((blob) => {
     img.src = URL.createObjectURL(blob);
     img.onload = () => URL.revokeObjectURL(img.src);
   });
   return img;
 }
-export const heard = (sound) => element("span", { class: "chip" }, element("span", { class: "name" }, sound.name), player(sound, fetch_bytes));
+export const heard = (sound) => element("span", { class: "chip" }, element("span", { class: "name" }, name_of(sound.name)), player(sound, fetch_bytes));
 
 async function fetch_bytes(url) {
   const [head, data] = url.split(",");
@@ -47,7 +47,7 @@ async function fetch_bytes(url) {
 }
 
 export function chip(file, more = []) {
-  return element("span", { class: "chip" }, element("span", { class: "name" }, file.name),
+  return element("span", { class: "chip" }, element("span", { class: "name" }, name_of(file.name)),
     element("span", { class: "size" }, bytes(new Blob([file.text]).size)), ...more);
 }
 
@@ -56,7 +56,7 @@ function draw() {
     list.splice(list.indexOf(one), 1);
     draw();
     by_id("text").focus();
-  }, { "aria-label": `Remove ${one.name}`, class: "plain-button" });
+  }, { "aria-label": `Remove ${name_of(one.name)}`, class: "plain-button" });
   by_id("attached").replaceChildren(...files.map((f) => chip(f, [without(files, f)])),
     ...pictures.map((p) => element("span", { class: "chip" }, thumbnail(p), without(pictures, p))),
     ...sounds.map((s) => {

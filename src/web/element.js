@@ -51,6 +51,13 @@ export function shown_of(whole) {
   return more <= 0 ? text : `${text.slice(0, SHOWN_MOST)}\n… ${more} more characters are not shown; copies and files have them.`;
 }
 
+// A name, which is one line: of a file, a tool.  One of megabytes took the browser 20 seconds to lay out.
+const NAME_MOST = 200; // characters
+export function name_of(whole) {
+  const text = few_marks(whole.slice(0, 2 * NAME_MOST));
+  return text.length > NAME_MOST || whole.length > 2 * NAME_MOST ? text.slice(0, NAME_MOST - 1) + "…" : text;
+}
+
 // A button that copies what text() gives, and says that it has.
 export function copy_button(text, label = "Copy") {
   const b = button(label, async () => {

@@ -1,6 +1,6 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
 import { chip, heard, thumbnail } from "./attach.js";
-import { button, copy_button, element, shown_of } from "./element.js";
+import { button, copy_button, element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
 const WHO = { user: "You", assistant: "Model" };
@@ -15,7 +15,7 @@ export function thought_box(open) {
 }
 
 export function call_box(call) {
-  return element("div", { class: "call" }, "calls ", element("code", {}, shown_of(call.function.name)), " with ",
+  return element("div", { class: "call" }, "calls ", element("code", {}, name_of(call.function.name)), " with ",
     element("code", {}, shown_of(call.function.arguments)));
 }
 
@@ -31,8 +31,8 @@ function branches(turn, conversation, show) {
 
 // A form for what the tools answer: the person plays them.
 function results_form(turn, send) {
-  const areas = turn.tool_calls.map((c) => element("textarea", { rows: "1", placeholder: "Result of " + c.function.name,
-    "aria-label": "Result of " + c.function.name }));
+  const areas = turn.tool_calls.map((c) => element("textarea", { rows: "1", placeholder: "Result of " + name_of(c.function.name),
+    "aria-label": "Result of " + name_of(c.function.name) }));
   return element("form", { class: "results", onsubmit: (e) => {
     e.preventDefault();
     send(areas.map((a) => a.value));
@@ -68,7 +68,7 @@ export function edit_in(box, text, label, done) {
 
 // acts: { edit, again, go_on, remove, show, results }, each of a turn and perhaps more.  last: nothing follows it.
 export function draw_turn(turn, conversation, last, acts) {
-  const box = box_of(turn.role, turn.role === "tool" ? "Result of " + (turn.name ?? "a tool") : undefined);
+  const box = box_of(turn.role, turn.role === "tool" ? "Result of " + name_of(turn.name ?? "a tool") : undefined);
   if (turn.reasoning_content) {
     const thought = thought_box(false);
     thought.lastChild.append(shown_of(turn.reasoning_content));
@@ -80,7 +80,7 @@ export function draw_turn(turn, conversation, last, acts) {
   if (turn.content)
     box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : shown_of(turn.content)));
   for (const c of turn.tool_calls ?? []) box.append(call_box(c));
-  if (turn.stats) box.append(element("div", { class: "stats" }, turn.stats));
+  if (turn.stats) box.append(element("div", { class: "stats" }, name_of(turn.stats)));
   const row = element("div", { class: "acts" }, ...branches(turn, conversation, acts.show), copy_button(() => turn.content, "Copy"));
   if (turn.role !== "tool") row.append(button("Edit", () => acts.edit(turn, box)));
   if (turn.role === "assistant") {
