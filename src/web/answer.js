@@ -3,6 +3,7 @@ import { element, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
+import { model_fields } from "./state.js";
 import { box_of, call_box, thought_box } from "./turn.js";
 
 // Below this an answer came at once, as drafted ones do, and its rate would mean nothing.
@@ -57,7 +58,7 @@ export class Answer {
 
   request() {
     const body = { messages: this.conversation.messages(this.from?.id ?? this.parent), stream: true,
-      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...request_fields() };
+      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...model_fields(), ...request_fields() };
     const system = system_message();
     if (system) body.messages.unshift(system);
     if (this.from) {
@@ -109,6 +110,10 @@ export class Answer {
     if (event.prompt_progress) {
       this.progress.max = event.prompt_progress.total;
       this.progress.value = event.prompt_progress.processed;
+    }
+    if (event.model && event.model !== this.turn.model) {
+      this.turn.model = event.model;
+      this.box.firstChild.replaceChildren(shown_of(event.model));
     }
     if (event.usage) this.usage = event.usage;
     const choice = event.choices?.[0], delta = choice?.delta;

@@ -3,6 +3,7 @@ import { by_id } from "./element.js";
 import { draw_memory, draw_tiles, figures, read_metrics } from "./figures.js";
 import { draw_requests } from "./requests.js";
 import { ask } from "./server.js";
+import { of_model } from "./state.js";
 import { draw_tree } from "./tree.js";
 
 const PERIOD_MS = 1000;
@@ -12,7 +13,7 @@ async function tick() {
   if (busy) return;
   busy = true;
   try {
-    const [metrics, cache, requests] = await Promise.all(["/metrics", "/v1/cache", "/v1/requests"].map((p) => ask(p)));
+    const [metrics, cache, requests] = await Promise.all([of_model("/metrics"), of_model("/v1/cache"), "/v1/requests"].map((p) => ask(p)));
     const m = read_metrics(await metrics.text());
     by_id("live-body").hidden = false;
     draw_tiles(figures(m, performance.now()));

@@ -8,14 +8,14 @@ const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"]
 const HERE = "weft.settings", PRESETS = "weft.presets", KEY = "weft.key";
 
 // Storage may be forbidden, full, or hold what another version wrote.
-function read(storage, name, otherwise) {
+export function read(storage, name, otherwise) {
   try {
     return JSON.parse(globalThis[storage].getItem(name)) ?? otherwise;
   } catch {
     return otherwise;
   }
 }
-function write(storage, name, value) {
+export function write(storage, name, value) {
   try {
     globalThis[storage].setItem(name, JSON.stringify(value));
   } catch { /* it lasts until the page is left */ }
@@ -52,7 +52,7 @@ export function system_message() {
 
 // From /props: what counts where a field is empty.
 export function learn(props) {
-  for (const name of ["temperature", "top_p", "top_k", "min_p"]) by_id(name).placeholder = props.sampling[name];
+  for (const name of ["temperature", "top_p", "top_k", "min_p"]) by_id(name).placeholder = props.sampling[name] ?? "";
   by_id("think-field").hidden = props.thinking !== "by request";
 }
 

@@ -2,6 +2,7 @@
 // from, a run flashes when one was used; a node can be looked at, pinned and dropped.
 import { button, by_id, bytes, element, svg } from "./element.js";
 import { ask } from "./server.js";
+import { of_model } from "./state.js";
 
 const ROW = 22, LEFT = 8, WIDEST = 900;
 let hits = new Map(), chosen = null;
@@ -76,7 +77,7 @@ export function draw_tree(cache) {
 
 async function order(verb, node) {
   try {
-    await ask("/v1/cache/" + verb, { method: "POST", body: { node } });
+    await ask(of_model("/v1/cache/" + verb), { method: "POST", body: { node } });
   } catch (e) {
     by_id("node").append(element("p", { class: "problem" }, e.message));
   }
@@ -87,7 +88,7 @@ async function show_text(n) {
   const place = element("pre", { tabindex: "0", "aria-label": "Text of the node" }, "…");
   by_id("node").append(place);
   try {
-    place.textContent = (await (await ask("/v1/cache/nodes/" + n.id)).json()).text;
+    place.textContent = (await (await ask(of_model("/v1/cache/nodes/" + n.id))).json()).text;
   } catch (e) {
     place.replaceWith(element("p", { class: "hint" }, e.message));
   }

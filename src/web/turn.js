@@ -68,7 +68,8 @@ export function edit_in(box, text, label, done) {
 
 // acts: { edit, again, go_on, remove, show, results }, each of a turn and perhaps more.  last: nothing follows it.
 export function draw_turn(turn, conversation, last, acts) {
-  const box = box_of(turn.role, turn.role === "tool" ? "Result of " + name_of(turn.name ?? "a tool") : undefined);
+  const name = turn.role === "tool" ? "Result of " + name_of(turn.name ?? "a tool") : turn.model ? name_of(turn.model) : undefined;
+  const box = box_of(turn.role, name);
   if (turn.reasoning_content) {
     const thought = thought_box(false);
     thought.lastChild.append(shown_of(turn.reasoning_content));

@@ -5,3 +5,4 @@ import './forming.mjs';
 import './hostile.mjs';
 import './keeping.mjs';
 import './looking.mjs';
+import './choosing.mjs';

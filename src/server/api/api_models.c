@@ -48,6 +48,9 @@ static void put_model(struct listing *l, const struct known_model *m, const char
 	if (adapter_named(d, name, n) >= 0) {
 		buf_puts(b, ",\"parent\":");
 		json_put_cstr(b, d->name);
+	} else {
+		buf_puts(b, ",\"root\":"); /* an alias has another id */
+		json_put_cstr(b, d->name);
 	}
 	buf_printf(b, ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d", when, d->ctx_max, d->ctx_max);
 	/* as llama-server has it */
