@@ -32,9 +32,10 @@ enum {
 	CMD_LIST = 4096,
 	CMD_RM = 8192,
 	CMD_ALL = 255 | CMD_QUANTIZE | CMD_PULL | CMD_LIST | CMD_RM,
-	/* The commands that print texts made from the table are not in CMD_ALL: their one option is --help. */
+	/* Commands that only print a text are not in CMD_ALL: their one option is --help. */
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
+	CMD_MODELS = 16384,
 };
 
 struct ints {
@@ -199,6 +200,7 @@ int cmd_rm(const struct options *o);
 int cmd_bench_serve(const struct options *o);
 int cmd_completion(const struct options *o);
 int cmd_man(const struct options *o);
+int cmd_models(const struct options *o);
 
 /* Prints "weft COMMAND: message" and returns EXIT_WORK. */
 int cli_fail(const char *command, const struct err *err);

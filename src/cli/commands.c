@@ -143,6 +143,16 @@ const struct command commands[] = {
 		cmd_list,
 	},
 	{
+		"models",
+		CMD_MODELS,
+		"",
+		"print a short list of models that work well",
+		"Prints models that work well, by the memory of the machine, with the names that\n"
+		"`weft pull` takes. Nothing is fetched.",
+		"  weft models\n",
+		cmd_models,
+	},
+	{
 		"rm",
 		CMD_RM,
 		"NAME[:TYPE]",
@@ -229,8 +239,9 @@ static void help_command(const struct command *c, const char *topic)
 	char about[1200];
 
 	snprintf(about, sizeof(about), "%s%s", c->about,
-	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_PULL | CMD_LIST | CMD_RM) ? "" :
-	                                                                                                about_model);
+	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_MODELS | CMD_PULL | CMD_LIST | CMD_RM) ?
+	                 "" :
+	                 about_model);
 	whole.about = about;
 	options_help(&whole, topic);
 }

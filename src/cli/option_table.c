@@ -340,7 +340,7 @@ const struct option option_table[] = {
 	  "error, warn, info or debug, written to standard error.  Default: info for `serve`, else warn" },
 	{ CMD_ALL, "log-format", NULL, NULL, K_LOG_FORMAT, AT(log_format), NONE, 0, 0, "text|json", NULL, group_all,
 	  "text, or json with one object per line (default text)" },
-	{ CMD_COMMON | CMD_ALL | CMD_COMPLETION | CMD_MAN, "help", "h", NULL, K_HELP, AT(help), NONE, 0, 0,
+	{ CMD_COMMON | CMD_ALL | CMD_COMPLETION | CMD_MAN | CMD_MODELS, "help", "h", NULL, K_HELP, AT(help), NONE, 0, 0,
 	  "[all|tune]", NULL, group_all, "show the common options; all: every option; tune: those of --tune" },
 };
 const int n_options = sizeof(option_table) / sizeof(option_table[0]);

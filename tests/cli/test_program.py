@@ -40,7 +40,7 @@ def test_usage():
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
     commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "pull", "list", "rm", "bench",
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "pull", "list", "models", "rm", "bench",
                         "bench serve", "completion", "man"], commands
     for c in commands:
         text = run(*c.split(), "--help").stdout
@@ -61,6 +61,17 @@ def test_usage():
     assert "/no/such" in run("run", "-p", "x", code=1, WEFT_MODEL="/no/such").stderr
     p = run("run", "-c", "99999999", "-p", "x", code=1)
     assert "99999999" in p.stderr and p.stderr.count("\n") == 1, p.stderr
+
+
+def test_models():
+    """Names that weft pull takes, by memory, which holds what is fetched."""
+    lines = run("models").stdout.split("\n\n")[0].split("\n")[1:]
+    rows = [re.fullmatch(r"(\d+) +GB +(\S+) +[\d.]+B (?: +[\d.]+B)? +([\d.]+) GB  \S.*", line).groups() for line in lines]
+    assert len(rows) > 5 and [int(r[0]) for r in rows] == sorted(int(r[0]) for r in rows), rows
+    for memory, name, download in rows:
+        assert float(download) < int(memory), name
+        p = run("rm", name, code=1, HF_HUB_CACHE="/no/such/cache")
+        assert f"{name.split(':')[0]}: not in the cache" in p.stderr, p.stderr
 
 
 def test_short_help():

@@ -26,7 +26,7 @@ test('the engine, by keyboard', async () => {
 	await held.focus();
 	await page.keyboard.press('Enter');
 	// What a node's tokens say.
-	await page.waitForFunction(() => document.querySelector('#node pre')?.textContent.length > 1);
+	await page.waitForFunction(() => (document.querySelector('#node pre')?.textContent ?? '…') !== '…');
 	await page.getByRole('button', { name: 'Pin' }).click();
 	await page.locator('.state.pinned').first().waitFor();
 	await picture('engine');
