@@ -1,5 +1,5 @@
 // answer.js - an answer that is being written: a request, its stream, and what is shown meanwhile.
-import { element, shown_of } from "./element.js";
+import { element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
@@ -113,7 +113,7 @@ export class Answer {
     }
     if (event.model && event.model !== this.turn.model) {
       this.turn.model = event.model;
-      this.box.firstChild.replaceChildren(shown_of(event.model));
+      this.box.firstChild.replaceChildren(name_of(event.model));
     }
     if (event.usage) this.usage = event.usage;
     const choice = event.choices?.[0], delta = choice?.delta;
