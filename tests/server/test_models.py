@@ -295,6 +295,35 @@ class Switching(Test):
             self.assertGreater(cached(r), 0)
 
 
+class Killed(Test):
+    def test_in_a_switch(self):
+        """What was written before a switch that is killed is there at the next start, and answers are right."""
+        talk = body(7, 40)
+        name, other = NAMES[:2]
+        expected, found = cold(name, talk), []
+        for when in ("unloading", "loading", "unloaded"):
+            s = self.by_turns()
+            r = s.post(CHAT, {**talk, "model": name})
+            self.assertEqual(said(r), expected)
+            found.append(cached(r))
+            # It is unloaded, and what it keeps is on the disk.
+            self.assertEqual(said(s.post(CHAT, body(1, model=other))), cold(other, body(1)))
+            self.assertEqual(said(s.post(CHAT, body(2, model=name))), cold(name, body(2)))
+            c = s.connect()
+            c.request("POST", CHAT, body(1, model=other))
+            # A switch may be over before it is seen.
+            while (now := self.states(s))[other] != "loaded" and when not in (now[name], now[other]):
+                pass
+            s.signal(signal.SIGKILL)
+            s.wait()
+            c.close()
+            s.log.close()
+            s.dir.cleanup()
+        self.assertEqual(found[0], 0)
+        self.assertGreater(found[1], 500)
+        self.assertEqual(found[2], found[1])
+
+
 class Waiting(Test):
     """What a request is told that waits for its model."""
 
@@ -536,6 +565,26 @@ class Reading(Test):
 
 
 class Refusing(Test):
+    def test_cannot(self):
+        """What a model cannot do is a 400 that says so, whatever the others can."""
+        s = self.serve(self.config("2G", (path(NAMES[0]),), (os.path.join(FOLDER, "../tests/golden/_embed/bert/hf-bf16"), "alias = encoder", "ctx-size = 56"),
+                                   (path("weft-tiny-eyes"), "alias = eyes")))
+        can = {m["id"]: m["capabilities"] for m in s.ask("GET", "/v1/models").json()["data"]}
+        self.assertIn("vision", can["eyes"])
+        self.assertNotIn("chat", can["encoder"])
+        parts = {"image": {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                 "sound": {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}}
+        for name, part, says in ((NAMES[0], "image", "text only"), (NAMES[0], "sound", "text only"), ("eyes", "sound", "takes no sounds")):
+            r = s.post(CHAT, {"model": name, "max_tokens": 2, "messages": [{"role": "user", "content": [parts[part]]}]})
+            self.assertEqual(r.status, 400, r.text())
+            self.assertIn(says, r.error()["message"])
+        for where, more in ((CHAT, body(1)), ("/v1/completions", {"prompt": "a"}), ("/api/chat", {"messages": body(1)["messages"]})):
+            r = s.post(where, {**more, "model": "encoder"})
+            self.assertEqual(r.status, 400, r.text())
+            self.assertIn("encoder writes no text", r.text())
+        self.assertEqual(s.post("/v1/embeddings", {"model": "encoder", "input": "a"}).status, 200)
+        self.assertEqual(said(s.post(CHAT, body(1, model=NAMES[0]))), cold(NAMES[0], body(1)))
+
     def test_pinned(self):
         s = self.serve(self.config("300M", (path(NAMES[0]), "pinned", "alias = one,uno"), (path(NAMES[1]),)))
         self.assertEqual(self.states(s), {"one": "loaded", "uno": "loaded", NAMES[1]: "unloaded"})
