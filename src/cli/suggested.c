@@ -45,7 +45,9 @@ int cmd_models(const struct options *o)
 		const struct suggested *s = &suggested[i];
 		double gb = s->params * s->bits / 8;
 
-		snprintf(active, sizeof active, s->active > 0 ? "%gB" : "", s->active);
+		*active = 0;
+		if (s->active > 0)
+			snprintf(active, sizeof active, "%gB", s->active);
 		printf("%-3d GB   %-45s %9gB %8s %6.1f GB  %s\n", machine_gb(gb), s->name, s->params, active, gb,
 		       s->use);
 	}
