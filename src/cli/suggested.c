@@ -52,6 +52,6 @@ int cmd_models(const struct options *o)
 		       s->use);
 	}
 	printf("\nAll are on https://huggingface.co; `weft pull MODEL` fetches one.  Sizes are estimates, from the number\n"
-	       "of parameters; `weft inspect MODEL --plan` computes those of a model that is on disk.\n");
+	       "of parameters; `weft inspect MODEL --memory` computes those of a model on disk.\n");
 	return 0;
 }
