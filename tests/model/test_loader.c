@@ -429,15 +429,20 @@ static void test_rotated(void **state)
 {
 	static const struct {
 		const struct made_qwen *q;
-		const char *name, *says; /* says NULL: it is read */
+		const char *name;
+		int code; /* 0: it is read */
+		const char *says;
 	} cases[] = {
-		{ &tiny, "model.language_model.layers.0.mlp.down_proj.weight", NULL },
-		{ &tiny_moe, "model.language_model.layers.0.mlp.shared_expert.up_proj.weight", NULL },
-		{ &tiny_moe, "model.language_model.layers.1.mlp.gate.weight", "layers.1.mlp.gate.weight|routers" },
-		{ &tiny_moe, "model.language_model.layers.1.mlp.shared_expert_gate.weight",
+		{ &tiny, "model.language_model.layers.0.mlp.down_proj.weight", 0, "" },
+		{ &tiny_moe, "model.language_model.layers.0.mlp.shared_expert.up_proj.weight", 0, "" },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.gate.weight", E_UNSUPPORTED,
+		  "layers.1.mlp.gate.weight|routers" },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.shared_expert_gate.weight", E_UNSUPPORTED,
 		  "shared_expert_gate.weight|routers" },
-		{ &tiny_moe, "model.language_model.layers.1.mlp.experts.down_proj", "experts.down_proj|a stack" },
-		{ &tiny_next, "model.layers.1.mlp.experts.2.up_proj.weight", "experts.2.up_proj.weight|experts" },
+		{ &tiny_moe, "model.language_model.layers.1.mlp.experts.down_proj", E_FORMAT,
+		  "experts.down_proj|does not end in .weight" },
+		{ &tiny_next, "model.layers.1.mlp.experts.2.up_proj.weight", E_UNSUPPORTED,
+		  "experts.2.up_proj.weight|experts" },
 	};
 	static const char *const files[] = { "config.json", "model.safetensors" };
 	char *dir;
@@ -448,7 +453,7 @@ static void test_rotated(void **state)
 		dir = folder_new();
 		made_init(&m);
 		make(dir, cases[i].q, &m, NULL, NULL, 0);
-		rotated_says(dir, cases[i].name, cases[i].says ? E_UNSUPPORTED : 0, cases[i].says ? cases[i].says : "");
+		rotated_says(dir, cases[i].name, cases[i].code, cases[i].says);
 		folder_remove(dir);
 	}
 	dir = folder_new();
