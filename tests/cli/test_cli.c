@@ -24,6 +24,7 @@ static const struct command *command(const char *name)
 	return NULL;
 }
 
+/* o: of an earlier call, which is released, or zeros. */
 static int parse(const char *name, struct options *o, struct err *err, ...)
 {
 	char *argv[64];
@@ -34,12 +35,13 @@ static int parse(const char *name, struct options *o, struct err *err, ...)
 	while ((argv[argc] = va_arg(ap, char *)))
 		assert_true(++argc < (int)(sizeof argv / sizeof *argv));
 	va_end(ap);
+	options_fini(o);
 	return options_parse(command(name), argc, argv, o, err);
 }
 
 static void test_defaults(void **state)
 {
-	struct options o;
+	struct options o = { 0 };
 	struct err err;
 
 	assert_int_equal(parse("serve", &o, &err, NULL), 0);
@@ -54,11 +56,12 @@ static void test_defaults(void **state)
 	assert_int_equal(o.max_tokens, -1);
 	assert_int_equal(parse("run", &o, &err, NULL), 0);
 	assert_int_equal(o.load.parallel, 1);
+	options_fini(&o);
 }
 
 static void test_values(void **state)
 {
-	struct options o;
+	struct options o = { 0 };
 	struct err err;
 
 	assert_int_equal(parse("serve", &o, &err, "a/b", "--port", "0", "-np", "3", "--kv-bytes=2G", "--temp", "0.5",
@@ -91,11 +94,12 @@ static void test_values(void **state)
 	assert_int_equal(parse("tokenize", &o, &err, "one", "two", NULL), 0);
 	assert_string_equal(o.load.model, "one");
 	assert_string_equal(o.text, "two");
+	options_fini(&o);
 }
 
 static void refused(const char *name, const char *says, const char *a, const char *b)
 {
-	struct options o;
+	struct options o = { 0 };
 	struct err err = { 0 };
 
 	assert_int_equal(parse(name, &o, &err, a, b, NULL), E_ARG);
@@ -147,7 +151,7 @@ static void test_tune(void **state)
 		{ "--tune=kv-group-size=x", "'x' is not a whole number" },
 		{ "--tune=draft-fixed=maybe", "neither true nor false" },
 	};
-	struct options o;
+	struct options o = { 0 };
 	struct err err;
 	char path[] = "/tmp/weft-tune-XXXXXX", option[64];
 	int fd = mkstemp(path);
@@ -188,6 +192,7 @@ static void test_tune(void **state)
 	options_fini(&o);
 	unsetenv("WEFT_ANSWER_RESERVE");
 	unlink(path);
+	options_fini(&o);
 }
 
 static void test_idle(void **state)
@@ -246,7 +251,7 @@ static void test_idle(void **state)
 		  { "url", "--prefix-tokens", "9", "--prefixes", "2" },
 		  3 },
 	};
-	struct options o;
+	struct options o = { 0 };
 	struct err err;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -281,6 +286,7 @@ static void test_idle(void **state)
 	                       "--log-level=warn", NULL),
 	                 0);
 	assert_int_equal(parse("run", &o, &err, "--url=u", "--think=on", "--chat-template-args={}", NULL), E_ARG);
+	options_fini(&o);
 }
 
 /* ---- bench ---- */

@@ -54,7 +54,8 @@ static void run(const char *dir, enum arith arith)
 	if (rc)
 		return;
 	n = (size_t)d.vocab * ROWS;
-	if (d.vocab > 3 && (d.m->shape.ctx_max >= ROWS || !d.m->shape.ctx_max)) {
+	/* A model that sees both ways reads a text in one step and gives no logits. */
+	if (d.vocab > 3 && !d.m->shape.whole && (d.m->shape.ctx_max >= ROWS || !d.m->shape.ctx_max)) {
 		whole = xmalloc(n * sizeof *whole);
 		cut = xmalloc(n * sizeof *cut);
 		driver_feed(&d, 0, 0, tok, ROWS, NULL, 0, whole);
