@@ -759,7 +759,7 @@ def main():
             if not os.path.isdir(folder):
                 print("skipped: no %s" % folder)
                 continue
-            for kind in ("BF16",) if quick and not os.path.isdir(name) else ("F32", "BF16"):
+            for kind in ("BF16",) if quick else ("F32", "BF16"):
                 with open(os.path.join(folder, "config.json")) as f:
                     config = json.load(f)
                 tensors = all_tensors(folder)
