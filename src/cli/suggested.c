@@ -48,7 +48,7 @@ int cmd_models(const struct options *o)
 		*active = 0;
 		if (s->active > 0)
 			snprintf(active, sizeof active, "%gB", s->active);
-		printf("%-3d GB   %-45s %9gB %8s %6.1f GB  %s\n", machine_gb(gb), s->name, s->params, active, gb,
+		printf("%3d GB   %-45s %9gB %8s %6.1f GB  %s\n", machine_gb(gb), s->name, s->params, active, gb,
 		       s->use);
 	}
 	printf("\nAll are on https://huggingface.co; `weft pull MODEL` fetches one.  Sizes are estimates, from the number\n"

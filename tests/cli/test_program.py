@@ -66,7 +66,7 @@ def test_usage():
 def test_models():
     """Names that weft pull takes, by memory, which holds what is fetched."""
     lines = run("models").stdout.split("\n\n")[0].split("\n")[1:]
-    rows = [re.fullmatch(r"(\d+) +GB +(\S+) +[\d.]+B (?: +[\d.]+B)? +([\d.]+) GB  \S.*", line).groups() for line in lines]
+    rows = [re.fullmatch(r" *(\d+) GB +(\S+) +[\d.]+B (?: +[\d.]+B)? +([\d.]+) GB  \S.*", line).groups() for line in lines]
     assert len(rows) > 5 and [int(r[0]) for r in rows] == sorted(int(r[0]) for r in rows), rows
     for memory, name, download in rows:
         assert float(download) < int(memory), name
