@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "text/calls/dialect.h"
@@ -251,7 +252,6 @@ void talk_message_put(struct talk *t, const char *role, const char *text, size_t
 /* As servers take them: a data URL. */
 static int put_remote_image(struct talk *t, const char *path, struct err *err)
 {
-	static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	struct buf file, *b = &t->seen->shown;
 	int rc;
 
@@ -260,17 +260,7 @@ static int put_remote_image(struct talk *t, const char *path, struct err *err)
 	buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/");
 	buf_puts(b, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
 	buf_puts(b, ";base64,");
-	for (size_t i = 0; i < file.n; i += 3) {
-		size_t left = file.n - i;
-		uint32_t v = (uint32_t)(uint8_t)file.p[i] << 16;
-
-		v |= left > 1 ? (uint32_t)(uint8_t)file.p[i + 1] << 8 : 0;
-		v |= left > 2 ? (uint32_t)(uint8_t)file.p[i + 2] : 0;
-		buf_putc(b, digit[v >> 18]);
-		buf_putc(b, digit[v >> 12 & 63]);
-		buf_putc(b, left > 1 ? digit[v >> 6 & 63] : '=');
-		buf_putc(b, left > 2 ? digit[v & 63] : '=');
-	}
+	base64_put(b, file.p, file.n);
 	buf_puts(b, "\"}},");
 	buf_fini(&file);
 	return rc;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -196,10 +197,12 @@ static void put_post(struct writer *w, int32_t before, int32_t behind, enum pair
 	int32_t id[] = { before, behind };
 	bool first = true;
 
-	if (pairs && before >= 0 && behind >= 0)
-		put_pairs(w, before, behind, pairs);
-	if ((pairs && before >= 0 && behind >= 0) || (before < 0 && behind < 0))
+	if (before < 0 && behind < 0)
 		return;
+	if (pairs && before >= 0 && behind >= 0) {
+		put_pairs(w, before, behind, pairs);
+		return;
+	}
 	buf_puts(w->out, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[");
 	if (before >= 0) {
 		put_around(w, before);
@@ -339,22 +342,12 @@ static void put_gemma4(struct writer *w)
 /* u8[] as base64. */
 static void put_charsmap(struct writer *w)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const struct gguf_value *v = gguf_find(w->v.g, "tokenizer.ggml.precompiled_charsmap");
 
 	if (!v || !v->array || (v->kind != GGUF_U8 && v->kind != GGUF_I8) || !v->n)
 		return;
 	buf_puts(w->out, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
-	for (uint64_t i = 0; i < v->n; i += 3) {
-		uint32_t bits = (uint32_t)v->p[i] << 16;
-
-		bits |= i + 1 < v->n ? (uint32_t)v->p[i + 1] << 8 : 0;
-		bits |= i + 2 < v->n ? (uint32_t)v->p[i + 2] : 0;
-		buf_putc(w->out, digits[bits >> 18]);
-		buf_putc(w->out, digits[bits >> 12 & 63]);
-		buf_putc(w->out, i + 1 < v->n ? digits[bits >> 6 & 63] : '=');
-		buf_putc(w->out, i + 2 < v->n ? digits[bits & 63] : '=');
-	}
+	base64_put(w->out, v->p, v->n);
 	buf_puts(w->out, "\"},");
 }
 
