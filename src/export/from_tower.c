@@ -357,7 +357,7 @@ static void add_bands(struct tower_making *m, struct tensor *t, const char *name
 		put_floats(add(m, name, 4, ne), to);
 }
 
-/* What Gemma 4 has in addition to plain matrices and vectors; false: t is one of the latter. */
+/* Adds t if files of Gemma 4 have it in another layout than its folders.  False: it is added as it is. */
 static bool add_gemma4(struct tower_making *m, struct tensor *t, const char *name)
 {
 	const int64_t p = m->f->patch, patch[] = { p, p, 3, t->dim[0] },
@@ -570,9 +570,8 @@ static void put_gemma4(struct tower_making *m)
 	put_eps(m, "vision_config", ".attention.layer_norm_epsilon");
 	if (f->rows != 280)
 		fail(m, E_UNSUPPORTED, "max_soft_tokens", "projector files have no key for others than 280");
-	if (!flat) {
+	if (!flat)
 		check_bounds(m, "vision_config", "v.blk.0.attn_q.input_min", false);
-	}
 }
 
 static void put_heard(struct tower_making *m)

@@ -40,6 +40,11 @@ bool gguf_conf_has(const struct gguf_conf *c, const char *key)
 	return value_of(c, key) != NULL;
 }
 
+bool gguf_conf_has_tensor(const struct gguf_conf *c, const char *name)
+{
+	return gguf_tensor_info(c->m, name) != NULL;
+}
+
 bool gguf_conf_is_list(const struct gguf_conf *c, const char *key)
 {
 	const struct gguf_value *v = value_of(c, key);

@@ -18,7 +18,8 @@ struct gguf_conf {
 /* Values.  A key that is missing gives dflt; NEEDED: then it is an error. */
 #define GGUF_NEEDED INT64_MIN
 bool gguf_conf_has(const struct gguf_conf *c, const char *key);
-bool gguf_conf_is_list(const struct gguf_conf *c, const char *key); /* false too when it is missing */
+bool gguf_conf_has_tensor(const struct gguf_conf *c, const char *name); /* of that name in the files */
+bool gguf_conf_is_list(const struct gguf_conf *c, const char *key);     /* false too when it is missing */
 int64_t gguf_conf_int(struct gguf_conf *c, const char *key, int64_t dflt);
 double gguf_conf_float(struct gguf_conf *c, const char *key, double dflt); /* NAN: needed */
 bool gguf_conf_bool(struct gguf_conf *c, const char *key, bool dflt);

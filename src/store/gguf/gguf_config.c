@@ -59,23 +59,19 @@ static void put_attention(struct gguf_conf *c, double theta)
 	gguf_put_rope(c, dim, theta);
 }
 
-static bool has_tensor(const struct gguf_conf *c, const char *name)
-{
-	return gguf_tensor_info(c->m, name) != NULL;
-}
-
 void gguf_config_plain(struct gguf_conf *c)
 {
 	gguf_put_common(c);
 	put_attention(c, 10000);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
-	gguf_put_bool(c, "attention_bias", has_tensor(c, "blk.0.attn_q.bias") || has_tensor(c, "blk.0.attn_qkv.bias"));
+	gguf_put_bool(c, "attention_bias",
+	              gguf_conf_has_tensor(c, "blk.0.attn_q.bias") || gguf_conf_has_tensor(c, "blk.0.attn_qkv.bias"));
 }
 
 void gguf_config_llama(struct gguf_conf *c)
 {
 	gguf_config_plain(c);
-	gguf_put_bool(c, "mlp_bias", has_tensor(c, "blk.0.ffn_gate.bias"));
+	gguf_put_bool(c, "mlp_bias", gguf_conf_has_tensor(c, "blk.0.ffn_gate.bias"));
 }
 
 static void put_experts(struct gguf_conf *c)
@@ -110,7 +106,7 @@ void gguf_config_qwen2_moe(struct gguf_conf *c)
 		char router[64];
 
 		snprintf(router, sizeof router, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
-		if (has_tensor(c, router))
+		if (gguf_conf_has_tensor(c, router))
 			continue;
 		buf_printf(c->out, "%s%" PRId64, first ? "" : ",", i);
 		first = false;
@@ -131,7 +127,7 @@ void gguf_config_phi3(struct gguf_conf *c)
 void gguf_config_granite_dense(struct gguf_conf *c)
 {
 	gguf_config_plain(c);
-	gguf_put_bool(c, "mlp_bias", has_tensor(c, "blk.0.ffn_gate.bias"));
+	gguf_put_bool(c, "mlp_bias", gguf_conf_has_tensor(c, "blk.0.ffn_gate.bias"));
 	gguf_put_scales(c);
 }
 

@@ -14,11 +14,6 @@
 /* pooling_type */
 enum { POOL_NONE, POOL_MEAN, POOL_FIRST, POOL_LAST, POOL_RANK };
 
-static bool has(const struct gguf_conf *c, const char *name)
-{
-	return gguf_tensor_info(c->m, name) != NULL;
-}
-
 /* Rows of a table of [rows][width]; 0: there is none. */
 static int64_t rows_of(const struct gguf_conf *c, const char *name)
 {
@@ -74,7 +69,8 @@ static void put_head(struct gguf_conf *c, const char *model, const char *classif
 
 /* ---- config.json ---- */
 
-void gguf_config_bert(struct gguf_conf *c)
+/* Sizes of the kinds whose members have the usual names.  A table of positions bounds the context. */
+static void put_sizes(struct gguf_conf *c)
 {
 	int64_t places = rows_of(c, "position_embd.weight");
 
@@ -82,9 +78,14 @@ void gguf_config_bert(struct gguf_conf *c)
 	gguf_put_int(c, "num_hidden_layers", c->m->blocks);
 	gguf_put_int(c, "vocab_size", rows_of(c, "token_embd.weight"));
 	gguf_put_int(c, "max_position_embeddings", places ? places : gguf_conf_int(c, "context_length", GGUF_NEEDED));
-	gguf_put_int(c, "type_vocab_size", rows_of(c, "token_types.weight"));
 	gguf_put_int(c, "num_attention_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+}
+
+void gguf_config_bert(struct gguf_conf *c)
+{
+	put_sizes(c);
+	gguf_put_int(c, "type_vocab_size", rows_of(c, "token_types.weight"));
 	gguf_put_float(c, "layer_norm_eps", norm_eps(c));
 	put_word(c, "hidden_act", "hidden_act", "gelu");
 	put_head(c, "BertModel", "BertForSequenceClassification");
@@ -108,22 +109,17 @@ void gguf_config_nomic_bert(struct gguf_conf *c)
 	gguf_put_float(c, "layer_norm_epsilon", norm_eps(c));
 	gguf_put_str(c, "activation_function", "swiglu");
 	gguf_put_float(c, "rotary_emb_base", gguf_conf_float(c, "rope.freq_base", 1000));
-	gguf_put_bool(c, "qkv_proj_bias", has(c, "blk.0.attn_qkv.bias"));
-	gguf_put_bool(c, "mlp_fc1_bias", has(c, "blk.0.ffn_up.bias"));
-	gguf_put_bool(c, "mlp_fc2_bias", has(c, "blk.0.ffn_down.bias"));
+	gguf_put_bool(c, "qkv_proj_bias", gguf_conf_has_tensor(c, "blk.0.attn_qkv.bias"));
+	gguf_put_bool(c, "mlp_fc1_bias", gguf_conf_has_tensor(c, "blk.0.ffn_up.bias"));
+	gguf_put_bool(c, "mlp_fc2_bias", gguf_conf_has_tensor(c, "blk.0.ffn_down.bias"));
 }
 
 void gguf_config_modern_bert(struct gguf_conf *c)
 {
-	gguf_put_int(c, "hidden_size", gguf_conf_int(c, "embedding_length", GGUF_NEEDED));
-	gguf_put_int(c, "num_hidden_layers", c->m->blocks);
-	gguf_put_int(c, "vocab_size", rows_of(c, "token_embd.weight"));
-	gguf_put_int(c, "max_position_embeddings", gguf_conf_int(c, "context_length", GGUF_NEEDED));
-	gguf_put_int(c, "num_attention_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
-	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	put_sizes(c);
 	gguf_put_float(c, "norm_eps", norm_eps(c));
 	put_word(c, "hidden_activation", "hidden_act", "gelu");
-	gguf_put_bool(c, "attention_bias", has(c, "blk.0.attn_qkv.bias"));
+	gguf_put_bool(c, "attention_bias", gguf_conf_has_tensor(c, "blk.0.attn_qkv.bias"));
 	gguf_put_int(c, "local_attention", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
 	gguf_put_int(c, "global_attn_every_n_layers", gguf_conf_int(c, "attention.sliding_window_pattern", 3));
 	gguf_put_float(c, "global_rope_theta", gguf_conf_float(c, "rope.freq_base", 160000));
@@ -159,7 +155,7 @@ void gguf_config_pooling(struct gguf_conf *c)
 	         a->config != gguf_config_modern_bert)
 		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.pooling_type: rank is not done for this architecture",
 		               a->name);
-	else if (pool == POOL_RANK && !has(c, "cls.output.weight"))
+	else if (pool == POOL_RANK && !gguf_conf_has_tensor(c, "cls.output.weight"))
 		gguf_conf_fail(c, E_MISSING, "tensor cls.output.weight: missing, and %s.pooling_type is rank", a->name);
 }
 

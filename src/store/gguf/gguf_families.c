@@ -8,11 +8,6 @@
 #include "base/json.h"
 #include "store/gguf/gguf_conf.h"
 
-static bool has(const struct gguf_conf *c, const char *name)
-{
-	return gguf_tensor_info(c->m, name) != NULL;
-}
-
 /* Does some block have the tensor? */
 static bool has_in_some(const struct gguf_conf *c, const char *tensor)
 {
@@ -20,7 +15,7 @@ static bool has_in_some(const struct gguf_conf *c, const char *tensor)
 
 	for (int64_t i = 0; i < c->m->blocks; i++) {
 		snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, tensor);
-		if (has(c, name))
+		if (gguf_conf_has_tensor(c, name))
 			return true;
 	}
 	return false;
@@ -207,7 +202,7 @@ static void put_gemma4_attention(struct gguf_conf *c)
 	gguf_put_int(c, "global_head_dim", dim);
 	gguf_put_int(c, "num_key_value_heads", gguf_conf_block_int(c, "attention.head_count_kv", global ? 0 : 1, 1));
 	gguf_put_int(c, "num_global_key_value_heads", gguf_conf_block_int(c, "attention.head_count_kv", global, 1));
-	gguf_put_bool(c, "attention_k_eq_v", !has(c, value));
+	gguf_put_bool(c, "attention_k_eq_v", !gguf_conf_has_tensor(c, value));
 	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
 	gguf_put_int(c, "num_kv_shared_layers", gguf_conf_int(c, "attention.shared_kv_layers", 0));
 	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
@@ -238,7 +233,7 @@ void gguf_config_gpt_oss(struct gguf_conf *c)
 {
 	gguf_put_common(c);
 	put_heads(c, 150000);
-	gguf_put_bool(c, "attention_bias", has(c, "blk.0.attn_q.bias"));
+	gguf_put_bool(c, "attention_bias", gguf_conf_has_tensor(c, "blk.0.attn_q.bias"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
@@ -283,7 +278,7 @@ void gguf_config_minimax(struct gguf_conf *c)
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
-	gguf_put_bool(c, "use_routing_bias", has(c, "blk.0.exp_probs_b.bias"));
+	gguf_put_bool(c, "use_routing_bias", gguf_conf_has_tensor(c, "blk.0.exp_probs_b.bias"));
 }
 
 void gguf_config_glm4_moe(struct gguf_conf *c)
@@ -291,8 +286,8 @@ void gguf_config_glm4_moe(struct gguf_conf *c)
 	gguf_put_common(c);
 	put_heads(c, 10000);
 	put_routed(c);
-	gguf_put_bool(c, "attention_bias", has(c, "blk.0.attn_q.bias"));
-	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
+	gguf_put_bool(c, "attention_bias", gguf_conf_has_tensor(c, "blk.0.attn_q.bias"));
+	gguf_put_bool(c, "use_qk_norm", gguf_conf_has_tensor(c, "blk.0.attn_q_norm.weight"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
@@ -342,7 +337,7 @@ void gguf_config_phimoe(struct gguf_conf *c)
 {
 	gguf_config_mixtral(c);
 	gguf_copy_int(c, "sliding_window", "attention.sliding_window");
-	gguf_put_bool(c, "lm_head_bias", has(c, "output.bias"));
+	gguf_put_bool(c, "lm_head_bias", gguf_conf_has_tensor(c, "output.bias"));
 }
 
 void gguf_config_granite_moe(struct gguf_conf *c)
@@ -429,7 +424,7 @@ void gguf_config_bailing2(struct gguf_conf *c)
 	put_routed(c);
 	gguf_put_str(c, "score_function", gguf_conf_int(c, "expert_gating_func", 2) == 2 ? "sigmoid" : "softmax");
 	gguf_put_bool(c, "moe_router_enable_expert_bias", has_in_some(c, "exp_probs_b.bias"));
-	gguf_put_bool(c, "use_qk_norm", has(c, "blk.0.attn_q_norm.weight"));
+	gguf_put_bool(c, "use_qk_norm", gguf_conf_has_tensor(c, "blk.0.attn_q_norm.weight"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_shared_experts", shared > 0);
 	if (shared)
@@ -562,8 +557,8 @@ void gguf_config_falcon_h1(struct gguf_conf *c)
 	put_heads(c, 1e11);
 	put_mamba(c);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
-	gguf_put_bool(c, "mamba_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
-	gguf_put_bool(c, "mamba_rms_norm", has(c, "blk.0.ssm_norm.weight"));
+	gguf_put_bool(c, "mamba_conv_bias", gguf_conf_has_tensor(c, "blk.0.ssm_conv1d.bias"));
+	gguf_put_bool(c, "mamba_rms_norm", gguf_conf_has_tensor(c, "blk.0.ssm_norm.weight"));
 	gguf_put_bool(c, "mamba_norm_before_gate", false);
 }
 
@@ -645,7 +640,7 @@ void gguf_config_mamba2(struct gguf_conf *c)
 	gguf_put_common(c);
 	put_mixer(c, "num_heads", "head_dim");
 	gguf_put_int(c, "state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
-	gguf_put_bool(c, "use_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+	gguf_put_bool(c, "use_conv_bias", gguf_conf_has_tensor(c, "blk.0.ssm_conv1d.bias"));
 }
 
 /* Mamba and Falcon-Mamba, whose norms inside of a block have the same epsilon here. */
@@ -658,7 +653,7 @@ void gguf_config_mamba(struct gguf_conf *c)
 	gguf_put_int(c, "state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
 	gguf_put_int(c, "conv_kernel", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
 	gguf_put_int(c, "time_step_rank", gguf_conf_int(c, "ssm.time_step_rank", GGUF_NEEDED));
-	gguf_put_bool(c, "use_conv_bias", has(c, "blk.0.ssm_conv1d.bias"));
+	gguf_put_bool(c, "use_conv_bias", gguf_conf_has_tensor(c, "blk.0.ssm_conv1d.bias"));
 	gguf_put_float(c, "layer_norm_epsilon", eps);
 	gguf_put_float(c, "mixer_rms_eps", eps);
 }
@@ -718,7 +713,7 @@ static bool has_router(struct gguf_conf *c, int64_t i)
 	char name[64];
 
 	snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
-	return has(c, name);
+	return gguf_conf_has_tensor(c, name);
 }
 
 /* Block i is of a kind where i mod period = offset, as the config has it, while the file says it of each block.  A kind that
@@ -785,6 +780,6 @@ void gguf_config_rwkv7(struct gguf_conf *c)
 	gguf_put_int(c, "a_low_rank_dim", gguf_conf_int(c, "attention.iclr_lora_rank", GGUF_NEEDED));
 	gguf_put_int(c, "v_low_rank_dim", gguf_conf_int(c, "attention.value_residual_mix_lora_rank", GGUF_NEEDED));
 	gguf_put_int(c, "gate_low_rank_dim", gguf_conf_int(c, "attention.gate_lora_rank", GGUF_NEEDED));
-	gguf_put_bool(c, "tie_word_embeddings", !has(c, "output.weight"));
+	gguf_put_bool(c, "tie_word_embeddings", !gguf_conf_has_tensor(c, "output.weight"));
 	gguf_put_str(c, "hidden_act", "sqrelu");
 }

@@ -148,7 +148,7 @@ const struct gguf_fix gguf_ba = { ba_shape, ba_fill };
 
 /* ---- vectors computed anew ---- */
 
-static int floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+int gguf_floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
 {
 	if (t->t.format || t->t.type != DT_F32)
 		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: is %s, this one is read as F32", m->part[0].path,
@@ -168,7 +168,7 @@ static void log_minus_fill(const struct gguf_model *m, const struct gguf_tensor 
 	}
 }
 
-const struct gguf_fix gguf_log_minus = { floats_shape, log_minus_fill };
+const struct gguf_fix gguf_log_minus = { gguf_floats_shape, log_minus_fill };
 
 static void minus_one_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
 {
@@ -181,7 +181,7 @@ static void minus_one_fill(const struct gguf_model *m, const struct gguf_tensor 
 	}
 }
 
-const struct gguf_fix gguf_minus_one = { floats_shape, minus_one_fill };
+const struct gguf_fix gguf_minus_one = { gguf_floats_shape, minus_one_fill };
 
 /* ---- shapes alone ---- */
 

@@ -88,6 +88,9 @@ void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_name
 extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba,
 	gguf_sixth;
 
+/* The shape of fixes that compute in float32: as in the file, where other types are refused. */
+int gguf_floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err);
+
 /* A tensor of any of the parts; NULL: none. */
 const struct gguf_info *gguf_tensor_info(const struct gguf_model *m, const char *name);
 

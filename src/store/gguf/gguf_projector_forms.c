@@ -279,19 +279,17 @@ static const struct gguf_fix turned = { turned_shape, turned_fill };
 /* softplus(x) of the file becomes x again, since an ear takes the softplus of what it reads. */
 static int softplus_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
 {
-	if (t->t.format || t->t.type != DT_F32)
-		return err_set(err, E_UNSUPPORTED, "%s: tensor %s: is %s, this one is read as F32", m->part[0].path,
-		               t->from->name, t->from->type->name);
-	for (int64_t i = 0; i < t->t.count; i++) {
+	int code = gguf_floats_shape(m, t, err);
+
+	for (int64_t i = 0; i < t->t.count && !code; i++) {
 		float y;
 
 		memcpy(&y, t->from->data + 4 * i, sizeof y);
 		if (!(y > 0) || !isfinite(y))
-			return err_set(err, E_FORMAT, "%s: tensor %s: element %" PRId64 " is %g, a softplus is above 0",
+			code = err_set(err, E_FORMAT, "%s: tensor %s: element %" PRId64 " is %g, a softplus is above 0",
 			               m->part[0].path, t->from->name, i, (double)y);
 	}
-	t->t.data = NULL;
-	return 0;
+	return code;
 }
 
 static void softplus_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
@@ -317,11 +315,6 @@ static int no_factors(const struct gguf_model *m, struct gguf_tensor *t, struct 
 static const struct gguf_fix refused = { no_factors, NULL };
 
 /* ---- members that several have ---- */
-
-static bool has(const struct gguf_conf *c, const char *name)
-{
-	return gguf_tensor_info(c->m, name) != NULL;
-}
 
 /* A key that is not one of clip.vision; false where it is missing. */
 static bool key_bool(struct gguf_conf *c, const char *key)
@@ -434,7 +427,8 @@ static void put_qwen(struct gguf_conf *c)
 {
 	put_sizes(c, "depth", "num_heads");
 	gguf_put_int(c, "out_hidden_size",
-	             gguf_conf_int(c, "projection_dim", has(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
+	             gguf_conf_int(c, "projection_dim",
+	                           gguf_conf_has_tensor(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
 	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 2));
 	gguf_put_int(c, "temporal_patch_size", frames_of(c));
 }
@@ -457,7 +451,7 @@ static void put_deepstack(struct gguf_conf *c)
 		bool there, want = false;
 
 		snprintf(name, sizeof name, "v.deepstack.%" PRId64 ".norm.weight", i);
-		there = want = has(c, name);
+		there = want = gguf_conf_has_tensor(c, name);
 		if (said && !(c->code = gguf_bool(&c->m->part[0], said, (uint64_t)i, &want, c->err)) && want != there)
 			gguf_conf_fail(c, E_FORMAT, "key %s: element %" PRId64 " is %s, tensor %s is %s", said->key, i,
 			               want ? "true" : "false", name, there ? "there" : "missing");
@@ -490,7 +484,8 @@ static void put_qwen2(struct gguf_conf *c)
 	gguf_put_int(c, "num_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
 	gguf_put_int(c, "patch_size", gguf_conf_int(c, "patch_size", GGUF_NEEDED));
 	gguf_put_int(c, "hidden_size",
-	             gguf_conf_int(c, "projection_dim", has(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
+	             gguf_conf_int(c, "projection_dim",
+	                           gguf_conf_has_tensor(c, "mm.2.weight") ? edge(c, "mm.2.weight", 1) : 1));
 	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 2));
 	gguf_put_int(c, "temporal_patch_size", frames_of(c));
 	gguf_put_str(c, "hidden_act", key_bool(c, "clip.use_silu") ? "silu" : "quick_gelu");
@@ -584,8 +579,8 @@ static void put_lfm2(struct gguf_conf *c)
 static void around_lfm2(struct gguf_conf *c)
 {
 	gguf_put_int(c, "downsample_factor", gguf_conf_int(c, "projector.scale_factor", 2));
-	gguf_put_bool(c, "projector_bias", has(c, "mm.1.bias"));
-	gguf_put_bool(c, "projector_use_layernorm", has(c, "mm.input_norm.weight"));
+	gguf_put_bool(c, "projector_bias", gguf_conf_has_tensor(c, "mm.1.bias"));
+	gguf_put_bool(c, "projector_use_layernorm", gguf_conf_has_tensor(c, "mm.input_norm.weight"));
 	gguf_put_int(c, "projector_hidden_size", edge(c, "mm.1.weight", 1));
 }
 
@@ -623,8 +618,8 @@ static void put_gemma4(struct gguf_conf *c)
 	gguf_put_float(c, "rms_norm_eps", gguf_conf_float(c, "attention.layer_norm_epsilon", 1e-6));
 	gguf_put_int(c, "pooling_kernel_size", gguf_conf_int(c, "projector.scale_factor", 3));
 	gguf_put_int(c, "position_embedding_size", edge(c, "v.position_embd.weight", 1));
-	gguf_put_bool(c, "use_clipped_linears", has(c, "v.blk.0.attn_q.input_min"));
-	gguf_put_bool(c, "standardize", has(c, "v.std_bias"));
+	gguf_put_bool(c, "use_clipped_linears", gguf_conf_has_tensor(c, "v.blk.0.attn_q.input_min"));
+	gguf_put_bool(c, "standardize", gguf_conf_has_tensor(c, "v.std_bias"));
 }
 
 /* The models without embeddings in each layer see an image's rows both ways. */
@@ -717,7 +712,7 @@ static void put_conformer(struct gguf_conf *c)
 	buf_printf(c->out, "[%" PRId64 ",%" PRId64 "]", edge(c, "a.conv1d.0.weight", 3),
 	           edge(c, "a.conv1d.1.weight", 3));
 	gguf_put_int(c, "conv_kernel_size", edge(c, "a.blk.0.conv_dw.weight", 0));
-	gguf_put_bool(c, "use_clipped_linears", has(c, "a.blk.0.attn_q.input_min"));
+	gguf_put_bool(c, "use_clipped_linears", gguf_conf_has_tensor(c, "a.blk.0.attn_q.input_min"));
 	gguf_put_int(c, "output_proj_dims", edge(c, "a.pre_encode.out.weight", 1));
 }
 
@@ -791,7 +786,7 @@ static void put_pixtral(struct gguf_conf *c)
 static void around_pixtral(struct gguf_conf *c)
 {
 	gguf_put_int(c, "spatial_merge_size", gguf_conf_int(c, "spatial_merge_size", 1));
-	gguf_put_bool(c, "multimodal_projector_bias", has(c, "mm.1.bias"));
+	gguf_put_bool(c, "multimodal_projector_bias", gguf_conf_has_tensor(c, "mm.1.bias"));
 }
 
 /* Pixtral 12B: without the matrix that merges patches, whose absence must not be a gap in the file. */
@@ -804,10 +799,10 @@ static void around_llava(struct gguf_conf *c)
 			c, E_MISSING,
 			"tensor mm.patch_merger.weight: missing, and key clip.vision.spatial_merge_size is %" PRId64,
 			merge);
-	if (!c->code && has(c, "mm.input_norm.weight"))
+	if (!c->code && gguf_conf_has_tensor(c, "mm.input_norm.weight"))
 		gguf_conf_fail(c, E_MISSING,
 		               "tensor mm.patch_merger.weight: missing, and mm.input_norm.weight is there");
-	gguf_put_bool(c, "multimodal_projector_bias", has(c, "mm.1.bias"));
+	gguf_put_bool(c, "multimodal_projector_bias", gguf_conf_has_tensor(c, "mm.1.bias"));
 	gguf_put_int(c, "vision_feature_layer", -1);
 	gguf_put_str(c, "vision_feature_select_strategy", "full");
 }
