@@ -226,7 +226,7 @@ static void print_head(const struct inspection *in)
 		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
 }
 
-/* What the model gives besides text, or in its place. */
+/* Prints whether the model is made for vectors, scores or labels, and how many it gives. */
 static void print_embedder(const struct inspection *in)
 {
 	const struct embedder *e = in->embedder;

@@ -75,7 +75,7 @@ void inspection_make(struct inspection *in, const struct model *m, struct store 
                      const struct kv_pair *layer);
 void inspection_free(struct inspection *in);
 
-/* What an embedder gives: "vectors", "scores" or "labels". */
+/* The name of what e gives: "vectors", "scores" or "labels". */
 const char *inspection_gives(const struct embedder *e);
 
 /* The class that config.json names, or NULL. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What can be made of the rows.  Results lie in rows.out in this order. */
+/* Ways to pool the rows of a text.  The results of several lie in rows.out in this order. */
 enum rows_kind {
 	ROWS_FIRST = 1,
 	ROWS_MAX = 2, /* number by number */

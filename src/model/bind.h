@@ -49,7 +49,8 @@ float *bind_table(struct binder *b, size_t n);
 /* n floats of the tensor of that full name, each plus add; NULL after a failure. */
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* The same for the host alone: they are in the heap, so they stay when the backend takes the file away. */
+/* n floats of the tensor of that full name for the host alone, NULL after a failure.  They are in the heap, and stay when the
+ * backend drops the mapped file. */
 const float *bind_host(struct binder *b, int64_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* E_FORMAT unless the scale of attention's scores, which factors of the config may make, is above 0 and finite. */

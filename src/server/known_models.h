@@ -103,7 +103,7 @@ int known_ask(struct exchange *x, struct problem *p);
 void known_release(struct exchange *x);
 /* A request that may wait for a model was given up. */
 void known_wake(struct server *s);
-/* What a request waits for. */
+/* The model that a request waits for, and why it has to wait. */
 struct known_waits {
 	char name[100]; /* the model's */
 	char why[100];  /* the model's position among those that are to be loaded, and the reason */

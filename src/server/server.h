@@ -88,7 +88,7 @@ unsigned served_can(const struct served *d);
 /* How a model is loaded and unloaded, for servers that have several.  Called on one thread, and only in the order that makes
  * sense: open, close, open ..., free. */
 struct model_source {
-	/* What is known of it while nothing of it is open.  What this points to stays until free. */
+	/* The description of the model while it is not loaded.  Its pointers hold until free. */
 	const struct served *about;
 	int (*open)(void *arg, struct served *out,
 	            struct err *err); /* loads it; what out points to stays until close */
@@ -99,7 +99,7 @@ struct model_source {
 	int64_t idle_ns; /* it is unloaded after so long without a request; 0: never for that */
 	bool pinned;     /* loaded at the start, and never unloaded to make room */
 	struct err why;  /* code not 0: it cannot be loaded, and why */
-	/* Where it keeps things for its next requests; NULL: nowhere.  A model is not loaded while one that was removed has the
+	/* The folder of the model's kept prefixes; NULL: none are kept on disk.  A model is not loaded while one that was removed has the
 	 * same folder. */
 	const char *folder;
 };
