@@ -77,17 +77,33 @@ void sha1_end(struct sha256 *s, uint8_t out[20])
 	sha256_drop(s);
 }
 
+void check128_begin(struct check128_run *r)
+{
+	r->state = XXH3_createState();
+	need(r->state && XXH3_128bits_reset(r->state) == XXH_OK);
+}
+
+void check128_put(struct check128_run *r, const void *p, size_t n)
+{
+	need(!n || XXH3_128bits_update(r->state, p, n) == XXH_OK);
+}
+
+struct check128 check128_end(struct check128_run *r)
+{
+	XXH128_hash_t h = XXH3_128bits_digest(r->state);
+
+	XXH3_freeState(r->state);
+	return (struct check128){ h.low64, h.high64 };
+}
+
 struct check128 check128(const void *p, size_t n, const void *q, size_t m)
 {
-	XXH3_state_t *st = XXH3_createState();
-	XXH128_hash_t h;
+	struct check128_run r;
 
-	need(st && XXH3_128bits_reset(st) == XXH_OK);
-	need(!n || XXH3_128bits_update(st, p, n) == XXH_OK);
-	need(!m || XXH3_128bits_update(st, q, m) == XXH_OK);
-	h = XXH3_128bits_digest(st);
-	XXH3_freeState(st);
-	return (struct check128){ h.low64, h.high64 };
+	check128_begin(&r);
+	check128_put(&r, p, n);
+	check128_put(&r, q, m);
+	return check128_end(&r);
 }
 
 uint64_t check64(const void *p, size_t n)

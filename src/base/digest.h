@@ -37,6 +37,13 @@ struct check128 {
 };
 struct check128 check128(const void *p, size_t n, const void *q, size_t m);
 uint64_t check64(const void *p, size_t n);
+/* check128 of what is put between begin and end; end gives the memory back. */
+struct check128_run {
+	void *state;
+};
+void check128_begin(struct check128_run *r);
+void check128_put(struct check128_run *r, const void *p, size_t n);
+struct check128 check128_end(struct check128_run *r);
 
 /* "0f3a..." of n bytes and a 0: out has room for 2 n + 1. */
 void hex_put(char *out, const uint8_t *p, size_t n);

@@ -4,7 +4,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -321,4 +323,19 @@ int dir_exists(const char *path)
 	struct stat st;
 
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+	(void)st;
+	(void)kind;
+	(void)at;
+	return remove(path);
+}
+
+int dir_remove(const char *path, struct err *err)
+{
+	if (!dir_exists(path) || !nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS))
+		return 0;
+	return err_set(err, E_IO, "%s: cannot be removed: %s", path, strerror(errno));
 }

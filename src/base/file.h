@@ -68,6 +68,8 @@ int dir_exists(const char *path);
 int dir_make(const char *path, struct err *err);
 /* dir_make with the permissions that mode has and the umask allows. */
 int dir_make_for(const char *path, mode_t mode, struct err *err);
+/* Removes the directory and all that is in it, if it is there; links are removed, not followed.  E_IO. */
+int dir_remove(const char *path, struct err *err);
 /* 1 when something is there that renaming a file to path would destroy and a file cannot
  * stand for: a device, a pipe, a link to one. */
 int file_is_special(const char *path);

@@ -814,15 +814,21 @@ static void add_drafters(struct engine *e, struct disk *first)
 int disk_open(struct engine *e, struct err *err)
 {
 	const struct engine_opts *o = &e->opts;
-	struct spill_opts so = { .dir = o->disk_dir, .bytes_max = o->disk_bytes, .model = o->model, .io = o->disk_io };
+	struct spill_opts so = { .dir = o->disk_dir,
+		                 .pack = o->pack,
+		                 .n_pack = o->n_pack,
+		                 .bytes_max = o->disk_bytes,
+		                 .model = o->model,
+		                 .io = o->disk_io };
 	struct disk *first, *next;
 	size_t snap = 0, page = 0;
 	int rc;
 
-	if (!o->disk_dir)
+	if (!o->disk_dir && !o->n_pack)
 		return 0;
 	if (!o->prefix_bytes)
-		return err_set(err, E_ARG, "a folder for kept prefixes (%s) and no memory for any", o->disk_dir);
+		return err_set(err, E_ARG, "kept prefixes on disk (%s) and no memory for any",
+		               o->disk_dir ? o->disk_dir : "packs");
 	first = disk_new(e, &e->prefix, e->m, NULL);
 	add_drafters(e, first);
 	for (struct disk *d = first; d; d = d->next) {

@@ -23,7 +23,7 @@ struct media;
 struct spill;
 struct spill_load;
 
-/* As e->opts ask: without a folder e->disk stays NULL, and the calls below do
+/* As e->opts ask: without a folder or a pack e->disk stays NULL, and the calls below do
  * nothing.  The prefix store is open, and not yet in use. */
 int disk_open(struct engine *e, struct err *err);
 /* Writes what is to be written.  No request is left. */
@@ -32,7 +32,7 @@ void disk_close(struct engine *e);
 /* Memory is short: gives up what is being read.  false: nothing is. */
 bool disk_yield(struct engine *e);
 
-/* The files, for what else is kept there; NULL: there is no folder. */
+/* The files, for what else is kept there; NULL: there is no folder and no pack. */
 struct spill *disk_spill(const struct engine *e);
 
 /* Between two steps. */

@@ -27,6 +27,7 @@ struct drafter;
 struct mask_source;
 struct media;
 struct model;
+struct pack;
 struct ticket_lock;
 struct tokenizer;
 struct engine;
@@ -56,6 +57,9 @@ struct engine_opts {
 	 * function of besides their tokens (docs/prefix-store.md). */
 	const char *disk_dir;
 	uint64_t disk_bytes; /* budget of the folder */
+	struct pack *const
+		*pack; /* [n_pack] more of them, for reading (prefix/prefix_pack.h); the caller's until engine_close */
+	int n_pack;
 	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
 	int64_t disk_wait_ns;
 	struct digest model;

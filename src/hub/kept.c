@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,21 +220,6 @@ int hub_list(const struct hub_place *place, void (*each)(void *arg, const struct
 
 /* ---- removing ---- */
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-	(void)st;
-	(void)kind;
-	(void)at;
-	return remove(path);
-}
-
-static int remove_tree(const char *path, struct err *err)
-{
-	if (!dir_exists(path) || !nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS))
-		return 0;
-	return err_set(err, E_IO, "%s: cannot be removed: %s", path, strerror(errno));
-}
-
 /* Removes the link at path and, from the model's folder, the blob that it names; a link that leads elsewhere loses itself
  * alone. */
 static int remove_file(const char *folder, const char *path, uint64_t *bytes, struct err *err)
@@ -303,7 +287,7 @@ int hub_remove(const struct hub_place *place, const struct hub_wish *wish, uint6
 		code = err_set(err, E_MISSING, "%s: not in the cache (%s)", wish->name, place->cache);
 	} else if (!wish->type) {
 		*bytes = bytes_below(folder.p, 0, &partial);
-		code = remove_tree(folder.p, err);
+		code = dir_remove(folder.p, err);
 	} else {
 		code = remove_type(folder.p, snapshots.p, wish->type, -1, &hits, bytes, err);
 		if (!code && !hits)

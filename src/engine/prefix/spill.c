@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/prefix/prefix_pack.h"
 #include "engine/prefix/spill_drop.h"
 #include "engine/prefix/spill_index.h"
 
@@ -381,6 +381,7 @@ static void drop_one(struct spill *s)
 	size_t n = 0;
 
 	job_pop(s);
+	spill_index_unpack(&s->index);
 	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e));)
 		if (!e->folder && !e->queued)
 			v[n++] = (struct spill_name){
@@ -640,19 +641,21 @@ static void load_piece(const struct spill_load *l, struct spill_piece *p, struct
 static void read_failed(struct spill *s, const struct spill_piece *p, const char *name, const struct err *err)
 {
 	struct spill_entry *e = entry_of(s, p);
+	bool packed;
 
 	if (!on_disk(e))
 		return; /* evicted since, or being written anew */
+	packed = e->pack != 0;
 	spill_index_remove(&s->index, e);
 	if (err->code == E_MISSING) {
 		s->stats.vanished++;
 		return;
 	}
 	s->stats.damaged++;
-	if (!s->read_only)
+	if (!s->read_only && !packed)
 		s->io->unlink(s->io, s->own, name);
 	if (!(s->stats.damaged & (s->stats.damaged - 1)))
-		log_warn("prompt cache %s: dropped %s", s->o.dir, err->msg);
+		log_warn("prompt cache %s: dropped %s", s->o.dir ? s->o.dir : "(packs)", err->msg);
 }
 
 void spill_bad(struct spill *s, const struct spill_piece *p)
@@ -668,6 +671,17 @@ void spill_bad(struct spill *s, const struct spill_piece *p)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Where a piece is, if it is in a pack.  Called with the lock held. */
+static bool is_packed(const struct spill *s, const struct spill_piece *p, struct spill_part *out)
+{
+	const struct spill_entry *e = entry_of(s, p);
+
+	if (!e || !e->pack)
+		return false;
+	*out = pack_part(s->o.pack[e->pack - 1], e->pack_at, e->bytes);
+	return true;
+}
+
 /* Reads one piece for l.  Called and returns locked; l may be gone then. */
 static void read_one(struct spill *s, struct spill_load *l)
 {
@@ -676,16 +690,21 @@ static void read_one(struct spill *s, struct spill_load *l)
 	struct got *g = xcalloc(1, sizeof(*g));
 	struct err err = { 0 };
 	char name[SPILL_NAME];
+	struct spill_part part;
+	const int32_t *tok;
+	bool packed;
 	int64_t from;
 	int rc;
 
 	l->busy = true;
-	pthread_mutex_unlock(&s->lock);
 	load_piece(l, &p, &want);
+	packed = is_packed(s, &p, &part);
+	pthread_mutex_unlock(&s->lock);
+	tok = p.tok + want.pos - want.n_tok;
 	spill_name_put(name, p.kind, &want.key, want.pos, p.kind == SPILL_SNAP ? tail_of(s, p.tok, p.pos) : 0);
 	from = clock_monotonic_ns();
-	rc = spill_file_read(s->io, s->own, name, &want, l->w.snap_max, p.tok + want.pos - want.n_tok, &g->got.payload,
-	                     &err);
+	rc = packed ? spill_part_read(s->io, &part, &want, l->w.snap_max, tok, &g->got.payload, &err) :
+	              spill_file_read(s->io, s->own, name, &want, l->w.snap_max, tok, &g->got.payload, &err);
 	pthread_mutex_lock(&s->lock);
 	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
 	l->busy = false;
@@ -737,25 +756,23 @@ static void *read_all_loads(void *arg)
 /* ---- open and close ---- */
 
 /* The directory, this model's folder in it and the lock. */
-static int open_folders(struct spill *s, char folder[17], struct err *err)
+static int open_folders(struct spill *s, const char *folder, struct err *err)
 {
 	const char *dir = s->o.dir;
+	int rc;
 
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return err_set(err, E_IO, "%s: cannot make it: %s", dir, strerror(errno));
 	s->root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->root < 0)
 		return err_set(err, E_IO, "%s: %s", dir, strerror(errno));
-	s->lock_file = openat(s->root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->lock_file < 0)
-		return err_set(err, E_IO, "%s/lock: %s", dir, strerror(errno));
-	if (flock(s->lock_file, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK)
-			return err_set(err, E_IO, "%s/lock: %s", dir, strerror(errno));
+	rc = spill_lock(s->root, dir, &s->lock_file, err);
+	if (rc && rc != E_FULL)
+		return rc;
+	if (rc) {
 		s->read_only = true;
 		log_warn("prompt cache %s: another server has it; this one reads it and writes nothing", dir);
 	}
-	hex_put(folder, s->o.model.b, 8);
 	if (mkdirat(s->root, folder, 0700) && errno != EEXIST)
 		return err_set(err, E_IO, "%s/%s: cannot make it: %s", dir, folder, strerror(errno));
 	s->own = openat(s->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -765,12 +782,36 @@ static int open_folders(struct spill *s, char folder[17], struct err *err)
 	return 0;
 }
 
+/* Adds the pieces of the packs that are not in the folder. */
+static int add_packs(struct spill *s, struct err *err)
+{
+	struct pack_piece p;
+	int rc = 0;
+
+	for (int i = 0; i < s->o.n_pack && !rc; i++) {
+		struct pack_walk w = pack_walk(s->o.pack[i]);
+
+		while (!rc && pack_next(&w, &p, &rc, err)) {
+			struct spill_entry e = { .kind = p.head.kind,
+				                 .key = p.head.key,
+				                 .pos = p.head.kind == SPILL_SNAP ? p.head.pos : 0,
+				                 .tail = p.tail,
+				                 .bytes = p.part.bytes,
+				                 .pack = i + 1,
+				                 .pack_at = p.part.at };
+
+			if (!spill_index_find(&s->index, e.kind, &e.key, e.pos, e.tail))
+				spill_index_pack(&s->index, &e);
+		}
+	}
+	return rc;
+}
+
 static void free_all(struct spill *s)
 {
 	const int fd[] = { s->own, s->root, s->lock_file };
 
-	if (s->index.bucket)
-		spill_index_fini(&s->index);
+	spill_index_fini(&s->index);
 	for (size_t i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
@@ -785,7 +826,7 @@ static void free_all(struct spill *s)
 static int start_threads(struct spill *s, struct err *err)
 {
 	if (pthread_create(&s->reader, NULL, read_all_loads, s))
-		return err_set(err, E_IO, "%s: cannot start a thread", s->o.dir);
+		return err_set(err, E_IO, "prompt cache: cannot start a thread");
 	if (s->read_only || !pthread_create(&s->writer, NULL, write_all_jobs, s))
 		return 0;
 	pthread_mutex_lock(&s->lock);
@@ -793,21 +834,23 @@ static int start_threads(struct spill *s, struct err *err)
 	pthread_cond_signal(&s->wanted);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->reader, NULL);
-	return err_set(err, E_IO, "%s: cannot start a thread", s->o.dir);
+	return err_set(err, E_IO, "prompt cache: cannot start a thread");
 }
 
 int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 {
 	struct spill *s;
-	char folder[17];
-	int rc;
+	char folder[SPILL_FOLDER];
+	int rc = 0;
 
 	*out = NULL;
-	if (o->page_rows < 1 || !o->dir[0])
-		return err_set(err, E_ARG, "prompt cache: folder \"%s\", pages of %d tokens", o->dir, o->page_rows);
+	if (o->page_rows < 1 || (o->dir ? !o->dir[0] : !o->n_pack))
+		return err_set(err, E_ARG, "prompt cache: folder \"%s\", pages of %d tokens", o->dir ? o->dir : "",
+		               o->page_rows);
 	s = xcalloc(1, sizeof(*s));
 	s->o = *o;
-	s->o.dir = xstrdup(o->dir);
+	s->o.dir = o->dir ? xstrdup(o->dir) : NULL;
+	s->read_only = !o->dir;
 	s->io = o->io ? o->io : &spill_io_real;
 	s->root = s->own = s->lock_file = -1;
 	s->jobs_end = &s->jobs;
@@ -817,15 +860,18 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
 	pthread_cond_init(&s->wanted, NULL);
-	rc = open_folders(s, folder, err);
-	if (!rc) {
-		spill_index_init(&s->index, folder);
+	spill_folder_name(&o->model, folder);
+	spill_index_init(&s->index, folder);
+	if (o->dir)
+		rc = open_folders(s, folder, err);
+	if (!rc && o->dir)
 		rc = spill_index_scan(&s->index, s->root, !s->read_only, s->io, err);
-	}
-	if (!rc)
+	if (!rc && o->dir)
 		log_info("prompt cache %s: %lld pages and %lld snapshots of this model; %llu of %llu MB are used",
 		         o->dir, (long long)s->index.pages, (long long)s->index.snaps,
 		         (unsigned long long)s->index.bytes >> 20, (unsigned long long)o->bytes_max >> 20);
+	if (!rc)
+		rc = add_packs(s, err);
 	if (!rc)
 		rc = start_threads(s, err);
 	if (rc) {
@@ -868,7 +914,7 @@ void spill_stats(struct spill *s, struct disk_stats *out)
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
 	out->on = true;
-	out->read_only = s->read_only;
+	out->read_only = s->read_only && s->o.dir;
 	out->pages = s->index.pages;
 	out->snaps = s->index.snaps;
 	out->bytes = s->index.bytes;

@@ -14,6 +14,9 @@
  * that is damaged, of another model or of other tokens is dropped and counted, never
  * used.
  *
+ * Pieces of packs are found like files of the folder.  They are never evicted; whatever is dropped, none of them is
+ * found any more.
+ *
  * The folder belongs to the first that opens it (a lock, gone with its process);
  * others read it and write nothing.  Knows nothing of caches, slots or requests.
  * Any thread. */
@@ -29,11 +32,15 @@
 #include "engine/prefix/report.h"
 #include "engine/prefix/spill_file.h"
 
+struct pack;
 struct spill;
 struct spill_load;
 
 struct spill_opts {
-	const char *dir;           /* made if its parent is there */
+	const char *dir; /* made if its parent is there; NULL: there are packs alone, and nothing is written */
+	struct pack *const
+		*pack; /* [n_pack] of this model, checked (prefix_pack.h); the caller's, open until spill_close */
+	int n_pack;
 	uint64_t bytes_max;        /* of all files, other models' included */
 	size_t queue_bytes;        /* handed over and not yet written; beyond it pieces are dropped */
 	size_t window_bytes;       /* a load reads this far ahead of its taker */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,8 +138,7 @@ int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t si
 
 /* ---- writing ---- */
 
-/* All of it, or an errno. */
-static int write_all(const struct spill_io *io, int fd, const void *p, size_t n)
+int spill_write_all(const struct spill_io *io, int fd, const void *p, size_t n)
 {
 	const char *at = p;
 
@@ -164,11 +164,11 @@ static int write_body(const struct spill_io *io, int fd, const struct spill_head
 	int rc;
 
 	spill_head_put(h, head);
-	rc = write_all(io, fd, head, sizeof(head));
+	rc = spill_write_all(io, fd, head, sizeof(head));
 	if (!rc)
-		rc = write_all(io, fd, tok, h->n_tok * sizeof(*tok));
+		rc = spill_write_all(io, fd, tok, h->n_tok * sizeof(*tok));
 	if (!rc)
-		rc = write_all(io, fd, payload, h->payload_bytes);
+		rc = spill_write_all(io, fd, payload, h->payload_bytes);
 	if (!rc && io->sync(io, fd))
 		rc = errno;
 	futimens(fd, times); /* only the order of eviction hangs on it */
@@ -199,8 +199,7 @@ int spill_file_write(const struct spill_io *io, int dir, const char *name, struc
 
 /* ---- reading ---- */
 
-/* All n bytes at `at`; E_IO otherwise, also where the file ends first. */
-static int read_all(const struct spill_io *io, int fd, void *p, size_t n, uint64_t at, struct err *err)
+int spill_read_all(const struct spill_io *io, int fd, void *p, size_t n, uint64_t at, struct err *err)
 {
 	char *to = p;
 
@@ -237,19 +236,20 @@ static int head_match(const struct spill_head *h, const struct spill_head *want,
 	return 0;
 }
 
-/* The head of the file, if it is what is asked for. */
-static int read_head(const struct spill_io *io, int fd, struct spill_head *want, size_t most, struct spill_head *h,
-                     struct err *err)
+int spill_part_head(const struct spill_io *io, const struct spill_part *part, struct spill_head *h, struct err *err)
 {
 	uint8_t raw[SPILL_HEAD];
-	struct stat st;
-	int rc;
+	int rc = spill_read_all(io, part->fd, raw, sizeof(raw), part->at, err);
 
-	if (fstat(fd, &st))
-		return err_set(err, E_IO, "%s", strerror(errno));
-	rc = read_all(io, fd, raw, sizeof(raw), 0, err);
-	if (!rc)
-		rc = spill_head_get(h, raw, sizeof(raw), (uint64_t)st.st_size, err);
+	return rc ? rc : spill_head_get(h, raw, sizeof(raw), part->bytes, err);
+}
+
+/* The head of the part, if it is what is asked for. */
+static int read_head(const struct spill_io *io, const struct spill_part *part, struct spill_head *want, size_t most,
+                     struct spill_head *h, struct err *err)
+{
+	int rc = spill_part_head(io, part, h, err);
+
 	if (!rc && !want->payload_bytes) {
 		if (!h->payload_bytes || h->payload_bytes > most)
 			return err_set(err, E_FORMAT, "%llu bytes of payload, at most %zu can be",
@@ -259,17 +259,17 @@ static int read_head(const struct spill_io *io, int fd, struct spill_head *want,
 	return rc ? rc : head_match(h, want, err);
 }
 
-static int read_body(const struct spill_io *io, int fd, const struct spill_head *h, const int32_t *tok,
-                     int32_t *got_tok, void *payload, struct err *err)
+static int read_body(const struct spill_io *io, const struct spill_part *part, const struct spill_head *h,
+                     const int32_t *tok, int32_t *got_tok, void *payload, struct err *err)
 {
 	size_t tok_bytes = h->n_tok * sizeof(*tok);
 	struct check128 sum;
-	int rc = read_all(io, fd, got_tok, tok_bytes, SPILL_HEAD, err);
+	int rc = spill_read_all(io, part->fd, got_tok, tok_bytes, part->at + SPILL_HEAD, err);
 
 	if (!rc && memcmp(got_tok, tok, tok_bytes))
 		rc = err_set(err, E_FORMAT, "other tokens under the same key");
 	if (!rc)
-		rc = read_all(io, fd, payload, h->payload_bytes, SPILL_HEAD + tok_bytes, err);
+		rc = spill_read_all(io, part->fd, payload, h->payload_bytes, part->at + SPILL_HEAD + tok_bytes, err);
 	if (rc)
 		return rc;
 	sum = check128(got_tok, tok_bytes, payload, h->payload_bytes);
@@ -280,31 +280,111 @@ static int read_body(const struct spill_io *io, int fd, const struct spill_head 
 	return 0;
 }
 
+int spill_part_read(const struct spill_io *io, const struct spill_part *part, struct spill_head *want, size_t most,
+                    const int32_t *tok, void **payload, struct err *err)
+{
+	struct spill_head h;
+	int32_t *got_tok;
+	int rc = read_head(io, part, want, most, &h, err);
+
+	*payload = NULL;
+	if (rc)
+		return rc == E_UNSUPPORTED ? E_FORMAT : rc;
+	got_tok = xmalloc(h.n_tok * sizeof(*got_tok));
+	*payload = xmalloc(h.payload_bytes);
+	rc = read_body(io, part, &h, tok, got_tok, *payload, err);
+	free(got_tok);
+	if (rc) {
+		free(*payload);
+		*payload = NULL;
+	}
+	return rc;
+}
+
+int spill_file_open(const struct spill_io *io, int dir, const char *name, struct spill_part *out, struct err *err)
+{
+	struct stat st;
+	int fd = io->open(io, dir, name, O_RDONLY), rc = 0;
+
+	if (fd < 0)
+		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", name, strerror(errno));
+	if (fstat(fd, &st))
+		rc = err_set(err, E_IO, "%s: %s", name, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		rc = err_set(err, E_FORMAT, "%s: not a regular file", name);
+	if (rc)
+		close(fd);
+	else
+		*out = (struct spill_part){ .fd = fd, .bytes = (uint64_t)st.st_size };
+	return rc;
+}
+
 int spill_file_read(const struct spill_io *io, int dir, const char *name, struct spill_head *want, size_t most,
                     const int32_t *tok, void **payload, struct err *err)
 {
-	int fd = io->open(io, dir, name, O_RDONLY), rc;
-	struct spill_head h;
-	int32_t *got_tok;
+	struct spill_part part;
+	int rc = spill_file_open(io, dir, name, &part, err);
 
 	*payload = NULL;
-	if (fd < 0)
-		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", name, strerror(errno));
-	rc = read_head(io, fd, want, most, &h, err);
-	if (!rc) {
-		got_tok = xmalloc(h.n_tok * sizeof(*got_tok));
-		*payload = xmalloc(h.payload_bytes);
-		rc = read_body(io, fd, &h, tok, got_tok, *payload, err);
-		free(got_tok);
-	}
-	close(fd);
-	if (!rc)
-		return 0;
-	free(*payload);
-	*payload = NULL;
-	if (err)
+	if (rc)
+		return rc;
+	rc = spill_part_read(io, &part, want, most, tok, payload, err);
+	close(part.fd);
+	if (rc && err)
 		err_prefix(err, "%s", name);
-	return rc == E_UNSUPPORTED ? E_FORMAT : rc;
+	return rc;
+}
+
+int spill_copy(const struct spill_io *io, const struct spill_part *from, int to, struct digest *sum,
+               struct check128 *body, struct err *err)
+{
+	enum { PIECE = 1 << 20 };
+	uint8_t *piece = xmalloc(PIECE);
+	struct check128_run run;
+	struct sha256 all;
+	int rc = 0;
+
+	sha256_init(&all);
+	check128_begin(&run);
+	for (uint64_t at = 0; !rc && at < from->bytes;) {
+		size_t n = from->bytes - at < PIECE ? (size_t)(from->bytes - at) : PIECE;
+		size_t head = at < SPILL_HEAD ? SPILL_HEAD - (size_t)at : 0;
+
+		rc = spill_read_all(io, from->fd, piece, n, from->at + at, err);
+		if (rc)
+			break;
+		sha256_put(&all, piece, n);
+		if (n > head)
+			check128_put(&run, piece + head, n - head);
+		if (to >= 0 && (rc = spill_write_all(io, to, piece, n)))
+			rc = err_set(err, E_IO, "cannot write: %s", strerror(rc));
+		at += n;
+	}
+	sha256_end(&all, sum);
+	*body = check128_end(&run);
+	free(piece);
+	return rc;
+}
+
+/* ---- the folder ---- */
+
+int spill_lock(int root, const char *dir, int *out, struct err *err)
+{
+	int fd = openat(root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc = 0;
+
+	*out = fd;
+	if (fd < 0)
+		return err_set(err, E_IO, "%s/lock: %s", dir, strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		rc = errno == EWOULDBLOCK ? E_FULL : E_IO;
+		err_set(err, rc, "%s/lock: %s", dir, rc == E_FULL ? "another program has it" : strerror(errno));
+	}
+	return rc;
+}
+
+void spill_folder_name(const struct digest *model, char out[SPILL_FOLDER])
+{
+	hex_put(out, model->b, (SPILL_FOLDER - 1) / 2);
 }
 
 /* ---- names ---- */

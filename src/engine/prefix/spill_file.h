@@ -65,6 +65,28 @@ int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t fi
 int spill_file_write(const struct spill_io *io, int dir, const char *name, struct spill_head *h, const int32_t *tok,
                      const void *payload, int64_t used_ns);
 
+/* A file, or a part of one: its bytes [at, at + bytes). */
+struct spill_part {
+	int fd;
+	uint64_t at, bytes;
+};
+
+/* The whole file of that name, to be closed: E_MISSING, E_IO; E_FORMAT: it is not a regular file. */
+int spill_file_open(const struct spill_io *io, int dir, const char *name, struct spill_part *out, struct err *err);
+/* Its head: spill_head_get. */
+int spill_part_head(const struct spill_io *io, const struct spill_part *part, struct spill_head *h, struct err *err);
+/* Reads a part as spill_file_read reads a file; no name is in the messages. */
+int spill_part_read(const struct spill_io *io, const struct spill_part *part, struct spill_head *want, size_t most,
+                    const int32_t *tok, void **payload, struct err *err);
+/* Copies a part to a file at its offset (to -1: reads it only), a megabyte at a time.  sum: of all of it; body: what
+ * spill_head.sum should be. */
+int spill_copy(const struct spill_io *io, const struct spill_part *from, int to, struct digest *sum,
+               struct check128 *body, struct err *err);
+/* All n bytes at `at`: E_IO; E_FORMAT where the file ends first. */
+int spill_read_all(const struct spill_io *io, int fd, void *p, size_t n, uint64_t at, struct err *err);
+/* All n bytes to a file at its offset: 0 or an errno. */
+int spill_write_all(const struct spill_io *io, int fd, const void *p, size_t n);
+
 /* Reads the file that should be *want (all but sum) over tok[0..want->n_tok), into
  * *payload, which the caller frees.  want->payload_bytes 0: any, but at most `most`,
  * and filled in.  E_MISSING: no such file.  E_FORMAT: not what its name says, or
@@ -77,6 +99,15 @@ int spill_file_read(const struct spill_io *io, int dir, const char *name, struct
  * E_FORMAT for a name that is not of this form. */
 void spill_name_put(char out[SPILL_NAME], enum spill_kind kind, const struct digest *key, uint32_t pos, uint64_t tail);
 int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, uint32_t *pos, uint64_t *tail);
+
+/* Takes the lock of a folder of kept prefixes, whose one writer has it while *out is open; to be closed in any case where it
+ * is not -1.  E_FULL: another program has the lock; E_IO. */
+int spill_lock(int root, const char *dir, int *out, struct err *err);
+/* The name of a model's folder in it. */
+enum { SPILL_FOLDER = 17 };
+void spill_folder_name(const struct digest *model, char out[SPILL_FOLDER]);
+/* The file in a model's folder that says what the model's digest stands for (host/identity.h). */
+#define SPILL_ABOUT "identity"
 
 /* Begins the names of files that are being written. */
 #define SPILL_TMP ".tmp-"

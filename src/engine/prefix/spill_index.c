@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 
-enum { FOLDER_NAME = 16 }; /* hexadecimal digits */
+enum { FOLDER_NAME = SPILL_FOLDER - 1 };
 
 /* ---- rings ---- */
 
@@ -68,12 +68,20 @@ void spill_index_init(struct spill_index *x, const char *own_folder)
 	x->bucket = xcalloc(FIRST, sizeof(struct spill_entry *));
 	link_init(&x->use);
 	link_init(&x->stale);
+	link_init(&x->packed);
 	x->folder = xmalloc(sizeof(*x->folder));
 	x->folder[x->n_folder++] = xstrdup(own_folder);
 }
 
+void spill_index_unpack(struct spill_index *x)
+{
+	while (!link_alone(&x->packed))
+		spill_index_remove(x, of_use(x->packed.next));
+}
+
 void spill_index_fini(struct spill_index *x)
 {
+	spill_index_unpack(x);
 	while (!link_alone(&x->use))
 		spill_index_remove(x, of_use(x->use.next));
 	for (int i = 0; i < x->n_folder; i++)
@@ -111,7 +119,7 @@ static void insert(struct spill_index *x, struct spill_entry *e)
 	*at = e;
 	x->n++;
 	link_init(&e->stale);
-	link_put(&x->use, &e->use);
+	link_put(e->pack ? &x->packed : &x->use, &e->use);
 }
 
 struct spill_entry *spill_index_next(const struct spill_index *x, const struct digest *key, struct spill_entry *e)
@@ -148,6 +156,15 @@ struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind,
 	return e;
 }
 
+void spill_index_pack(struct spill_index *x, const struct spill_entry *what)
+{
+	struct spill_entry *e = xmalloc(sizeof(*e));
+
+	assert(what->pack && !what->queued);
+	*e = *what;
+	insert(x, e);
+}
+
 static int64_t *count_of(struct spill_index *x, const struct spill_entry *e)
 {
 	return e->kind == SPILL_PAGE ? &x->pages : &x->snaps;
@@ -173,7 +190,7 @@ void spill_index_remove(struct spill_index *x, struct spill_entry *e)
 	x->n--;
 	link_cut(&e->use);
 	link_cut(&e->stale);
-	if (!e->queued) {
+	if (!e->queued && !e->pack) {
 		x->bytes -= e->bytes;
 		if (!e->folder)
 			--*count_of(x, e);
@@ -183,6 +200,8 @@ void spill_index_remove(struct spill_index *x, struct spill_entry *e)
 
 void spill_index_use(struct spill_index *x, struct spill_entry *e, int64_t used)
 {
+	if (e->pack)
+		return;
 	e->used = used;
 	link_cut(&e->use);
 	link_put(&x->use, &e->use);
@@ -254,8 +273,11 @@ static int scan_folder(struct found *f, int root, const char *path, int folder, 
 {
 	int fd = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	char about[SPILL_FOLDER + sizeof(SPILL_ABOUT)];
+	size_t before = f->n;
 	struct dirent *e;
 
+	snprintf(about, sizeof(about), "%s/" SPILL_ABOUT, path);
 	if (!d) {
 		if (fd >= 0)
 			close(fd);
@@ -270,8 +292,10 @@ static int scan_folder(struct found *f, int root, const char *path, int folder, 
 		}
 	}
 	closedir(d);
-	if (clean && folder)
+	if (clean && folder && f->n == before) {
+		unlinkat(root, about, 0);
 		unlinkat(root, path, AT_REMOVEDIR); /* refused unless it is empty */
+	}
 	return 0;
 }
 

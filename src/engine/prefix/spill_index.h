@@ -26,16 +26,19 @@ struct spill_entry {
 	uint32_t pos;   /* 0 for a page */
 	int32_t folder; /* index.folder[]; 0: this model's */
 	enum spill_kind kind;
-	bool queued; /* not on disk yet */
+	bool queued;      /* not on disk yet */
+	int32_t pack;     /* in that pack, counted from 1; 0: a file of the folder */
+	uint64_t pack_at; /* where in the pack */
 };
 
 struct spill_index {
 	struct spill_entry **bucket;
 	size_t n_bucket, n;
 	struct spill_link use, stale;
-	uint64_t bytes;       /* of files on disk */
-	int64_t pages, snaps; /* of this model, on disk */
-	char **folder;        /* one per model, by the name it has in the directory */
+	struct spill_link packed; /* entries of packs, which are in no order of use */
+	uint64_t bytes;           /* of files on disk */
+	int64_t pages, snaps;     /* of this model, on disk */
+	char **folder;            /* one per model, by the name it has in the directory */
 	int n_folder;
 };
 
@@ -54,6 +57,10 @@ struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_e
 /* Queued, used now; a folder of this model's. */
 struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind, const struct digest *key, uint32_t pos,
                                     uint64_t tail, int64_t used);
+/* A piece of a pack: never the oldest, no part of the budget, and not in spill_index_each. */
+void spill_index_pack(struct spill_index *x, const struct spill_entry *what);
+/* Forgets all pieces of packs. */
+void spill_index_unpack(struct spill_index *x);
 void spill_index_written(struct spill_index *x, struct spill_entry *e, uint64_t bytes);
 void spill_index_remove(struct spill_index *x, struct spill_entry *e);
 /* The newest from now on. */
