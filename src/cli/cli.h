@@ -25,13 +25,15 @@ enum {
 	CMD_BENCH = 32,
 	CMD_BENCH_SERVE = 64,
 	CMD_PPL = 128,
-	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL, /* those that load a model */
-	CMD_CHAT = CMD_SERVE | CMD_RUN,                                      /* those that speak */
+	CMD_PACK = 32768,
+	CMD_ENGINE = CMD_SERVE | CMD_RUN | CMD_LOGITS | CMD_BENCH | CMD_PPL | CMD_PACK, /* those that load a model */
+	CMD_CHAT = CMD_SERVE | CMD_RUN,                                                 /* those that speak */
 	CMD_QUANTIZE = 1024,
 	CMD_PULL = 2048,
 	CMD_LIST = 4096,
 	CMD_RM = 8192,
-	CMD_ALL = 255 | CMD_QUANTIZE | CMD_PULL | CMD_LIST | CMD_RM,
+	CMD_CACHE = 1 << 18,
+	CMD_ALL = 255 | CMD_QUANTIZE | CMD_PULL | CMD_LIST | CMD_RM | CMD_PACK | CMD_CACHE,
 	/* Commands that only print a text are not in CMD_ALL: their one option is --help. */
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
@@ -134,6 +136,9 @@ struct options {
 	/* inspect */
 	bool tensors, plan, inspect_json;
 
+	/* pack; out is others' too */
+	const char *pack_prompt, *recorded;
+
 	/* pull, list; serve and run fetch what is missing with pull */
 	bool pull, pull_all, list_json;
 	int pull_connections;
@@ -197,6 +202,8 @@ int cmd_quantize(const struct options *o);
 int cmd_pull(const struct options *o);
 int cmd_list(const struct options *o);
 int cmd_rm(const struct options *o);
+int cmd_pack(const struct options *o);
+int cmd_cache(const struct options *o);
 int cmd_bench_serve(const struct options *o);
 int cmd_completion(const struct options *o);
 int cmd_man(const struct options *o);

@@ -164,6 +164,36 @@ const struct command commands[] = {
 		cmd_rm,
 	},
 	{
+		"pack",
+		CMD_PACK,
+		"[MODEL] --prompt FILE | --recorded DIR --out FILE",
+		"compute the beginning of an agent's requests once, as a file",
+		"Computes what the requests of an agent begin with, system prompt and tools, and writes it\n"
+		"as a pack. `weft serve --pack FILE` reads it and answers the first request as if it had\n"
+		"computed it. FILE is a system prompt, or a request as JSON. DIR has requests that an agent\n"
+		"sent, files .json with members path and body. Options that shape prompts and caches have\n"
+		"to be those of the server.\n\n",
+		"  weft pack Qwen/Qwen3.5-4B --prompt system.txt --out assistant.pack\n"
+		"  weft pack Qwen/Qwen3.5-4B --recorded requests --kv-bits 8 --out agent.pack\n"
+		"  weft serve Qwen/Qwen3.5-4B --kv-bits 8 --pack agent.pack\n",
+		cmd_pack,
+	},
+	{
+		"cache",
+		CMD_CACHE,
+		"export|import|info|verify PATH ...",
+		"copy cached prompt prefixes between machines",
+		"`export DIR [ID]` writes the prefixes of one model in a folder of --prompt-cache-dir to a\n"
+		"pack, which holds the text of prompts. `import FILE DIR` puts the prefixes of a pack into\n"
+		"a folder that no server has open. `info PATH` shows what a folder or a pack is of.\n"
+		"`verify FILE` compares the digests of a pack.",
+		"  weft cache info ~/.cache/weft/prefixes\n"
+		"  weft cache export ~/.cache/weft/prefixes --out mine.pack\n"
+		"  weft cache verify mine.pack\n"
+		"  weft cache import mine.pack /srv/prefixes\n",
+		cmd_cache,
+	},
+	{
 		"bench",
 		CMD_BENCH,
 		"[MODEL]",
@@ -239,7 +269,8 @@ static void help_command(const struct command *c, const char *topic)
 	char about[1200];
 
 	snprintf(about, sizeof(about), "%s%s", c->about,
-	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_MODELS | CMD_PULL | CMD_LIST | CMD_RM) ?
+	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_MODELS | CMD_PULL | CMD_LIST | CMD_RM |
+	                   CMD_CACHE) ?
 	                 "" :
 	                 about_model);
 	whole.about = about;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "bench/calibrate.h"
 #include "cli/cli.h"
+#include "cli/new_path.h"
 #include "host/load.h"
 #include "export/from_folder.h"
 #include "export/from_tower.h"
@@ -31,32 +32,6 @@ struct quantize {
 };
 
 /* ---- what is asked ---- */
-
-/* Appends the path of something that is to be made, in a folder that is there: a folder, whose name shells end in a slash, or
- * a file. */
-static int new_path(struct buf *out, const char *option, const char *path, bool folder, struct err *err)
-{
-	size_t n = strlen(path), at;
-	bool inside, named;
-
-	while (n > 1 && path[n - 1] == '/')
-		n--;
-	for (at = n; at && path[at - 1] != '/'; at--)
-		;
-	named = n > at && strncmp(path + at, ".", n - at) && strncmp(path + at, "..", n - at);
-	if (path[n] && !folder)
-		return err_set(err, E_ARG, "--%s %s: ends as the name of a folder, and a file is made", option, path);
-	buf_put(out, path, at);
-	inside = !at || dir_exists(out->p);
-	buf_put(out, path + at, n - at);
-	if (n && access(out->p, F_OK) == 0)
-		return err_set(err, E_ARG, "--%s %s: is there already", option, path);
-	if (!inside)
-		return err_set(err, E_ARG, "--%s %s: there is no folder %.*s", option, path, (int)at, path);
-	if (!named)
-		return err_set(err, E_ARG, "--%s \"%s\": names nothing that could be made", option, path);
-	return 0;
-}
 
 static int read_paths(struct quantize *q, struct err *err)
 {

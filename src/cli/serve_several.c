@@ -222,6 +222,7 @@ static struct offer *make_offer(struct several *v, const struct options *o, int 
 		from->users++;
 	f->dir = own_folder(v->base, &f->o);
 	f->o.load.disk.dir = f->dir;
+	f->o.load.disk.packs_differ = true;
 	f->o.load.disk.bytes /= (size_t)o->n_model;
 	f->o.load.turn = &v->turn;
 	f->o.any_model = o->any_model && !i;

@@ -29,9 +29,11 @@ struct host_draft {
 
 /* Prefixes that are kept on disk: docs/prefix-store.md. */
 struct host_disk {
-	const char *dir; /* NULL: no prefix is kept on disk */
-	size_t bytes;    /* most that the folder may hold */
-	double wait;     /* seconds that a prompt waits for its prefix; 0: as long as computing would take */
+	const char *dir;   /* NULL: no prefix is kept on disk */
+	size_t bytes;      /* most that the folder may hold */
+	double wait;       /* seconds that a prompt waits for its prefix; 0: as long as computing would take */
+	struct texts pack; /* files of prefixes to read from, besides the folder */
+	bool packs_differ; /* some packs may be of models with other weights, and are left out; else that is an error */
 };
 
 /* Experts that stay on disk: docs/memory.md. */

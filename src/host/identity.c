@@ -13,8 +13,9 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "engine/prefix/spill_file.h"
+#include "engine/prefix/prefix_pack.h"
 
 /* A file is believed to be as it was only if it had not changed for this long when
  * it was read: file systems count time in steps, the coarsest of two seconds, and a
@@ -28,31 +29,42 @@ static const char file_name[] = "weights";
 
 /* ---- parts ---- */
 
-static void put_text(struct sha256 *h, const char *s)
+/* The digest of all parts, and that of one part. */
+struct sums {
+	struct sha256 all, part;
+};
+
+static void put_field(struct sums *h, const void *p, size_t n)
 {
-	sha256_field(h, s ? s : "", s ? strlen(s) : 0);
+	sha256_field(&h->all, p, n);
+	sha256_field(&h->part, p, n);
 }
 
-static void put_check(struct sha256 *h, const void *p, size_t n)
+static void put_text(struct sums *h, const char *s)
+{
+	put_field(h, s ? s : "", s ? strlen(s) : 0);
+}
+
+static void put_check(struct sums *h, const void *p, size_t n)
 {
 	struct check128 c = check128(p, n, NULL, 0);
 
-	sha256_field(h, &c, sizeof(c));
+	put_field(h, &c, sizeof(c));
 }
 
-static int put_file(struct sha256 *h, const char *path, struct err *err)
+static int put_file(struct sums *h, const char *path, struct err *err)
 {
 	struct file_map m;
 	int rc = file_map_open(&m, path, err);
 
 	if (rc)
 		return rc;
-	sha256_field(h, m.p, m.n);
+	put_field(h, m.p, m.n);
 	file_map_close(&m);
 	return 0;
 }
 
-static int put_document(struct sha256 *h, const struct store *st, const char *name, bool needed, struct err *err)
+static int put_document(struct sums *h, const struct store *st, const char *name, bool needed, struct err *err)
 {
 	struct buf b;
 	int rc;
@@ -62,14 +74,14 @@ static int put_document(struct sha256 *h, const struct store *st, const char *na
 	if (rc == E_MISSING && !needed)
 		rc = 0;
 	if (!rc)
-		sha256_field(h, b.p, b.n);
+		put_field(h, b.p, b.n);
 	buf_fini(&b);
 	return rc;
 }
 
 /* Adds results of the C library's functions: the library comes with the machine, in versions for
  * its processor, and does not promise the last bits. */
-static void put_functions(struct sha256 *h)
+static void put_functions(struct sums *h)
 {
 	enum { POINTS = 512 };
 	double v[POINTS][5];
@@ -219,20 +231,21 @@ static struct check128 sum_of(struct memory *m, const struct store_file *f)
 	return k.sum;
 }
 
-static void put_weights(struct sha256 *h, const struct store *st, const char *dir)
+static void put_weights(struct sums *h, const struct store *st, const char *dir)
 {
 	struct memory m;
 	struct buf path;
 
 	buf_init(&path);
-	buf_printf(&path, "%s/%s", dir, file_name);
+	if (dir)
+		buf_printf(&path, "%s/%s", dir, file_name);
 	memory_read(&m, path.p);
 	for (int i = 0; i < st->n_file; i++) {
 		struct check128 c = sum_of(&m, &st->file[i]);
 
-		sha256_field(h, &c, sizeof(c));
+		put_field(h, &c, sizeof(c));
 	}
-	if (m.changed)
+	if (m.changed && dir)
 		memory_write(&m, dir);
 	free(m.v);
 	buf_fini(&path);
@@ -240,7 +253,7 @@ static void put_weights(struct sha256 *h, const struct store *st, const char *di
 
 /* ---- all of it ---- */
 
-static int put_templates(struct sha256 *h, const struct session *s, const struct host_opts *o, struct err *err)
+static int put_templates(struct sums *h, const struct session *s, const struct host_opts *o, struct err *err)
 {
 	struct store_templates own;
 
@@ -256,18 +269,23 @@ static int put_templates(struct sha256 *h, const struct session *s, const struct
 	return 0;
 }
 
-/* Adds the sizes and formats of the numbers in a model's caches. */
-static void put_caches(struct sha256 *h, const struct model *m)
+/* Sizes and formats of the numbers in a model's caches. */
+static void describe_caches(const struct model *m, struct buf *out)
+{
+	caches_describe(&m->caches, out);
+	if (m->lengthened)
+		buf_puts(out, "; rotation of long sequences");
+}
+
+static void put_caches(struct sums *h, const struct model *m)
 {
 	struct buf text;
 
 	put_text(h, m->arch);
-	sha256_field(h, &m->opts.arith, sizeof(m->opts.arith));
+	put_field(h, &m->opts.arith, sizeof(m->opts.arith));
 	buf_init(&text);
-	caches_describe(&m->caches, &text);
-	if (m->lengthened)
-		buf_puts(&text, "; rotation of long sequences");
-	sha256_field(h, text.p, text.n);
+	describe_caches(m, &text);
+	put_field(h, text.p, text.n);
 	buf_fini(&text);
 }
 
@@ -300,43 +318,123 @@ static void tell_arithmetic(const char *dir)
 	buf_fini(&path);
 }
 
-int identity_of(const struct session *s, const struct host_opts *o, struct digest *out, struct err *err)
+/* ---- what it stands for ---- */
+
+static void tell(struct buf *about, const char *name, const char *text)
+{
+	buf_printf(about, "%s\"%s\": ", about->n ? ",\n " : "{", name);
+	json_put_cstr(about, text);
+}
+
+static void tell_digest(struct buf *about, const char *name, const struct digest *d)
+{
+	char hex[2 * sizeof(d->b) + 1];
+
+	hex_put(hex, d->b, sizeof(d->b));
+	tell(about, name, hex);
+}
+
+static void part_begin(struct sums *h)
+{
+	sha256_init(&h->part);
+}
+
+static void part_end(struct sums *h, struct buf *about, const char *name)
+{
+	struct digest d;
+
+	sha256_end(&h->part, &d);
+	if (name)
+		tell_digest(about, name, &d);
+}
+
+/* What the numbers depend on, besides the model. */
+static void put_computing(struct sums *h, const struct session *s, struct buf *about)
 {
 	const uint8_t number[] = { ARITHMETIC & 255, ARITHMETIC >> 8 };
-	struct sha256 h;
-	int rc = dir_make(o->disk.dir, err);
+	struct buf text;
+
+	buf_init(&text);
+	part_begin(h);
+	put_field(h, number, sizeof(number));
+	put_text(h, s->be->arithmetic);
+	put_text(h, s->be->order);
+	put_caches(h, s->model);
+	part_end(h, about, NULL);
+	buf_printf(&text, "%d %s", ARITHMETIC, s->be->arithmetic);
+	tell(about, "arithmetic", text.p);
+	tell(about, "precision", s->model->opts.arith == ARITH_F32 ? "f32" : "fast");
+	tell(about, "order", s->be->order ? s->be->order : "");
+	buf_reset(&text);
+	describe_caches(s->model, &text);
+	tell(about, "caches", text.p);
+	buf_fini(&text);
+	part_begin(h);
+	put_functions(h);
+	part_end(h, about, "functions");
+}
+
+static int put_model(struct sums *h, const struct session *s, const struct host_opts *o, struct buf *about,
+                     struct err *err)
+{
+	int rc;
+
+	part_begin(h);
+	put_weights(h, s->store, o->disk.dir);
+	part_end(h, about, "weights");
+	part_begin(h);
+	rc = put_document(h, s->store, "config.json", true, err);
+	part_end(h, about, "config");
+	part_begin(h);
+	if (!rc)
+		rc = put_document(h, s->store, "tokenizer.json", false, err);
+	part_end(h, about, "tokenizer");
+	part_begin(h);
+	if (!rc)
+		rc = put_templates(h, s, o, err);
+	part_end(h, about, "template");
+	return rc;
+}
+
+int identity_of(const struct session *s, const struct host_opts *o, struct digest *out, struct buf *about,
+                struct err *err)
+{
+	struct sums h;
+	int rc = o->disk.dir ? dir_make(o->disk.dir, err) : 0;
 
 	if (rc)
 		return rc;
-	tell_arithmetic(o->disk.dir);
-	sha256_init(&h);
+	if (o->disk.dir)
+		tell_arithmetic(o->disk.dir);
+	buf_reset(about);
+	sha256_init(&h.all);
+	part_begin(&h);
 	put_text(&h, "weft, what kept prefixes are a function of, 3");
-	sha256_field(&h, number, sizeof(number));
-	put_text(&h, s->be->arithmetic);
-	put_text(&h, s->be->order);
-	put_caches(&h, s->model);
-	put_functions(&h);
-	put_weights(&h, s->store, o->disk.dir);
-	rc = put_document(&h, s->store, "config.json", true, err);
-	if (!rc)
-		rc = put_document(&h, s->store, "tokenizer.json", false, err);
-	if (!rc)
-		rc = put_templates(&h, s, o, err);
-	sha256_end(&h, out);
+	part_end(&h, about, NULL);
+	tell(about, "program", "weft " WEFT_VERSION);
+	tell(about, "model", s->store->name);
+	tell(about, "architecture", s->model->arch);
+	put_computing(&h, s, about);
+	rc = put_model(&h, s, o, about, err);
+	sha256_end(&h.all, out);
+	tell_digest(about, "identity", out);
+	buf_puts(about, "}\n");
 	return rc;
 }
 
 int identity_of_weights(const struct store *st, const char *dir, struct digest *out, struct err *err)
 {
-	struct sha256 h;
+	struct sums h;
 	int rc = dir_make(dir, err);
 
 	if (rc)
 		return rc;
-	sha256_init(&h);
+	sha256_init(&h.all);
+	sha256_init(&h.part);
 	put_text(&h, "weft, weights, 1");
 	put_weights(&h, st, dir);
-	sha256_end(&h, out);
+	sha256_drop(&h.part);
+	sha256_end(&h.all, out);
 	return 0;
 }
 
@@ -344,17 +442,80 @@ int identity_of_draft(const struct draft_source *d, const struct host_opts *o, c
                       struct digest *out, struct err *err)
 {
 	const struct store *st = d->store;
-	struct sha256 h;
+	struct sums h;
 	int rc = 0;
 
-	sha256_init(&h);
+	sha256_init(&h.all);
+	sha256_init(&h.part);
 	put_text(&h, "weft, what a drafter keeps, 1");
-	sha256_field(&h, of->b, sizeof(of->b));
+	put_field(&h, of->b, sizeof(of->b));
 	put_caches(&h, d->model);
 	if (st) {
 		put_weights(&h, st, o->disk.dir);
 		rc = put_document(&h, st, "config.json", true, err);
 	}
-	sha256_end(&h, out);
+	sha256_drop(&h.part);
+	sha256_end(&h.all, out);
+	return rc;
+}
+
+/* ---- comparing ---- */
+
+/* Where two texts begin to differ, from the word before on. */
+static size_t parting(const char *a, const char *b)
+{
+	size_t n = 0;
+
+	while (a[n] && a[n] == b[n])
+		n++;
+	while (n && a[n - 1] != ' ')
+		n--;
+	return n;
+}
+
+static const char *member(const struct json *j, const char *name)
+{
+	size_t n;
+	const char *s = json_str(json_get(j, name), &n);
+
+	return s ? s : "";
+}
+
+static int differs(const struct json *theirs, const struct json *ours, struct err *err)
+{
+	static const struct {
+		const char *name, *what;
+	} parts[] = {
+		{ "weights", "the model's weights" },
+		{ "config", "config.json" },
+		{ "tokenizer", "the tokenizer" },
+		{ "template", "the chat template" },
+		{ "arithmetic", "the arithmetic" },
+		{ "precision", "--arith" },
+		{ "caches", "how keys and values are kept" },
+		{ "order", "the order of states in memory" },
+		{ "functions", "results of the C library's functions" },
+	};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		const char *a = member(theirs, parts[i].name), *b = member(ours, parts[i].name);
+		size_t n = parting(a, b);
+
+		if (strcmp(a, b))
+			return err_set(err, i ? E_UNSUPPORTED : E_MISSING,
+			               "%s differs (in the pack \"%.80s\", of %.60s; here \"%.80s\", of %.60s)",
+			               parts[i].what, a + n, member(theirs, "model"), b + n, member(ours, "model"));
+	}
+	return err_set(err, E_FORMAT, "its digest is another, and nothing that it names differs");
+}
+
+int identity_compare(const char *theirs, const char *ours, struct err *err)
+{
+	struct err why = { 0 };
+	struct json *a = json_parse(theirs, strlen(theirs), 4, &why), *b = json_parse(ours, strlen(ours), 4, NULL);
+	int rc = a && b ? differs(a, b, err) : err_set(err, E_FORMAT, "what it is of cannot be read: %s", why.msg);
+
+	json_free(a);
+	json_free(b);
 	return rc;
 }

@@ -2,6 +2,7 @@
 #include "host/load.h"
 #include "host/load_device.h"
 #include "engine/draft/draft.h"
+#include "engine/prefix/prefix_pack.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -24,6 +25,7 @@
 #include "embed/embedder.h"
 #include "host/identity.h"
 #include "host/load_image.h"
+#include "host/load_packs.h"
 #include "sound/ear.h"
 #include "vision/tower.h"
 
@@ -461,7 +463,9 @@ static void for_whole_texts(const struct session *s, struct host_opts *o)
 	o->parallel = o->parallel > TEXTS ? o->parallel : TEXTS;
 	o->draft = (struct host_draft){ .kind = DRAFT_NONE };
 	o->prefix_bytes = 0;
-	o->disk.dir = NULL;
+	if (o->disk.pack.n)
+		log_warn("%s keeps no prefixes: --pack does nothing", s->store->name);
+	o->disk = (struct host_disk){ 0 };
 }
 
 /* Binds the model, its tower and its drafters, opens its backends, and sets the options of *eo that do not depend on the
@@ -502,6 +506,44 @@ static int bind_engine(struct session *s, struct host_opts *o, unsigned what, st
 	return what & LOAD_PLAN ? 0 : device_open(s, o, err);
 }
 
+/* Are prefixes kept on disk, or read from there? */
+static bool on_disk(const struct host_opts *o)
+{
+	return o->disk.dir || o->disk.pack.n;
+}
+
+static void checking(void *arg, int percent)
+{
+	const struct session *s = arg;
+
+	progress(s->store->name, "packs checked", percent);
+}
+
+/* The identity of the model, which is attached, its folder of kept prefixes and its packs. */
+static int open_disk(struct session *s, const struct host_opts *o, struct engine_opts *eo, struct err *err)
+{
+	struct buf about;
+	int rc;
+
+	if (!on_disk(o))
+		return 0;
+	buf_init(&about);
+	progress(s->store->name, "which weights these are", -1);
+	rc = identity_of(s, o, &s->identity, &about, err);
+	if (!rc && o->disk.dir && pack_about_write(o->disk.dir, &s->identity, about.p, err))
+		log_warn("%s: without it, the prefixes cannot be exported", err->msg);
+	if (!rc)
+		rc = load_packs(s, &o->disk, about.p, checking, s, err);
+	buf_fini(&about);
+	eo->model = s->identity;
+	eo->disk_dir = o->disk.dir;
+	eo->disk_bytes = o->disk.bytes;
+	eo->disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
+	eo->pack = s->pack;
+	eo->n_pack = s->n_pack;
+	return rc;
+}
+
 /* Plans the memory of what bind_engine bound, attaches it, and starts its engine. */
 static int start_engine(struct session *s, const struct host_opts *o, unsigned what, const struct engine_opts *e,
                         struct err *err)
@@ -516,7 +558,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	if (rc || what & LOAD_PLAN)
 		return rc;
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */
-	eo.prefix_bytes = o->disk.dir ? plan.prefix / 5 * 4 : plan.prefix;
+	eo.prefix_bytes = on_disk(o) ? plan.prefix / 5 * 4 : plan.prefix;
 	/* An eighth is for images and sounds, and what their towers computed: a row's vector is a fraction of its keys and values. */
 	s->image_bytes = s->tower || s->ear ? eo.prefix_bytes / 8 : 0;
 	eo.prefix_bytes -= s->image_bytes;
@@ -525,9 +567,6 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
 	eo.turn = s->device_bytes ? NULL : o->turn; /* a device's step leaves the processors alone */
-	eo.disk_dir = o->disk.dir;
-	eo.disk_bytes = o->disk.bytes;
-	eo.disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
 	if (!plan.experts && (o->experts.dir || o->experts.trace || o->experts.io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");
@@ -543,12 +582,9 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 		rc = stream_tables(s, &plan, err);
 	if (rc)
 		return rc;
-	if (o->disk.dir) {
-		progress(s->store->name, "which weights these are", -1);
-		rc = identity_of(s, o, &eo.model, err);
-		if (rc)
-			return rc;
-	}
+	rc = open_disk(s, o, &eo, err);
+	if (rc)
+		return rc;
 	if (plan.experts || plan.tables)
 		read_what_stays(s->store, s->model, &plan);
 	else
@@ -559,7 +595,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	progress(s->store->name, NULL, 0);
 	eo.draft_fixed = o->draft.fixed || what & LOAD_LOGITS;
 	rc = drafts_open(&s->drafts, o, s->model, s->tok, &eo, err);
-	for (int i = 0; i < s->drafts.n_of && o->disk.dir && !rc; i++)
+	for (int i = 0; i < s->drafts.n_of && on_disk(o) && !rc; i++)
 		if (s->drafts.of[i].drafter)
 			rc = identity_of_draft(&s->drafts.of[i], o, &eo.model, &s->drafts.of[i].drafter->identity, err);
 	if (rc)
@@ -665,6 +701,7 @@ void session_close(struct session *s)
 	embedder_close(s->embedder);
 	model_close(s->model);
 	loaded_adapters_close(&s->adapters);
+	packs_close(s);
 	device_close(s);
 	template_close(s->tmpl);
 	template_close(s->tool_tmpl);

@@ -30,6 +30,7 @@ enum {
 
 struct ear;
 struct embedder;
+struct pack;
 struct tower;
 
 enum { EOS_MAX = 16 };
@@ -65,6 +66,9 @@ struct session {
 	size_t image_bytes; /* what images and sounds that are kept may take, of the budget of prefixes */
 	struct drafts drafts;
 	struct loaded_adapters adapters;
+	struct pack **pack; /* [n_pack] of --pack: load_packs.h */
+	int n_pack;
+	struct digest identity; /* of a model that keeps prefixes on disk */
 	struct engine *engine;
 	struct huge_pages huge;
 };
