@@ -1,8 +1,10 @@
 /* pack_command.c - `weft pack`: the opening of an agent, computed once, as a file. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dirent.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -166,6 +168,29 @@ static int cut(struct common *c, int pos[2], int *n_pos, struct err *err)
 
 /* ---- computing ---- */
 
+/* A signal ends what runs, and the folder that it writes to is removed. */
+static struct request *_Atomic computing;
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int n)
+{
+	struct request *r = atomic_load(&computing);
+
+	(void)n;
+	interrupted = 1;
+	if (r)
+		request_cancel(r);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal };
+
+	sigemptyset(&a.sa_mask);
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+}
+
 static int compute(const struct session *s, const struct common *c, const int *pos, int n_pos, struct err *err)
 {
 	static const unsigned char kinds[] = { PLACE_SYSTEM, PLACE_SYSTEM };
@@ -180,14 +205,20 @@ static int compute(const struct session *s, const struct common *c, const int *p
 	sampler_params_init(&ask.sampling);
 	if ((rc = engine_submit(s->engine, &ask, &r, err)))
 		return rc;
+	atomic_store(&computing, r);
+	if (interrupted)
+		request_cancel(r);
 	while (request_wait(r, &ev)) {
 		if (tty && ev.kind == EV_PROGRESS)
 			fprintf(stderr, "\r\033[K%d of %d tokens", ev.done, ev.total);
 		if (ev.kind == EV_DONE && ev.finish == FINISH_ERROR) {
 			*err = ev.err;
 			rc = ev.err.code;
+		} else if (ev.kind == EV_DONE && ev.finish == FINISH_CANCEL) {
+			rc = err_set(err, E_GONE, "interrupted");
 		}
 	}
+	atomic_store(&computing, NULL);
 	if (tty)
 		fputs("\r\033[K", stderr);
 	request_free(r);
@@ -255,7 +286,10 @@ static int make_in_folder(struct options *o, struct err *err)
 	buf_init(&dir);
 	rc = new_path(&out, "out", o->out, false, err);
 	buf_printf(&dir, "%s.work-XXXXXX", out.p);
-	if (!rc && !(rc = pull_if_missing(o, err)) && !mkdtemp(dir.p))
+	if (!rc)
+		rc = pull_if_missing(o, err);
+	catch_signals();
+	if (!rc && !mkdtemp(dir.p))
 		rc = err_set(err, E_IO, "%s: no folder can be made next to it", out.p);
 	if (!rc) {
 		o->load.disk.dir = dir.p;

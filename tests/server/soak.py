@@ -332,7 +332,7 @@ def drawn(rng, models):
                         ["--tune", "kv-key-bits=8", "--tune", "kv-value-bits=4", "--tune", "kv-group-size=32"]))
     same += rng.choice(([], [], [], [], ["--tune", "arith=f32"], ["--cpu", "avx2"]))
     more = ["--threads", str(rng.choice((1, 1, 2))), "--parallel", str(rng.choice((1, 2, 4, 8, 8))),
-            "--tune", "prefill-step-size=" + str(rng.choice((0, 0, 8, 33, 64, 100))), "--decode-gap-ms", str(rng.choice((1, 10, 100))),
+            "--tune", "prefill-step-size=" + str(rng.choice((0, 0, 8, 33, 64, 100))), "--tune", "decode-gap-ms=" + str(rng.choice((1, 10, 100))),
             "--tune", "answer-reserve=" + str(rng.choice((4, 16, 64, 512))),
             "--tune", "client-stall-timeout=" + rng.choice(("1", "3600")), "--queue", rng.choice(("256", "256", "6")), "--grace-seconds", "5",
             "--tune", "idle-timeout=3600"]       # stopping both sides for a while is no fault

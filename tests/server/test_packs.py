@@ -5,10 +5,12 @@ import ctypes
 import hashlib
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from serverkit import Server
@@ -135,6 +137,23 @@ class Agent(Packs):
             self.assertEqual(one, two)
         self.assertEqual([f for f in os.listdir(self.tmp.name) if "work" in f or "partial" in f], [])
         self.assertIn("is there already", weft("pack", MODEL, "--prompt", self.prompt, "--out", again, code=1))
+
+    def test_interrupted(self):
+        """A signal, whenever it comes, leaves a whole pack or nothing."""
+        long, out = self.at("long.txt"), self.at("interrupted.pack")
+        with open(long, "w") as f:
+            f.write(SYSTEM * 10)
+        for n in signal.SIGINT, signal.SIGTERM:
+            p = subprocess.Popen([WEFT, "pack", MODEL, "--prompt", long, "--out", out, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while p.poll() is None and not any("interrupted" in f for f in os.listdir(self.tmp.name)):
+                time.sleep(0.001)
+            p.send_signal(n)
+            _, told = p.communicate(timeout=60)
+            self.assertIn((p.returncode, b"interrupted" in told), ((0, False), (1, True)))
+            if p.returncode == 0:
+                weft("cache", "verify", out)
+                os.unlink(out)
+            self.assertEqual([f for f in os.listdir(self.tmp.name) if "interrupted" in f], [])
 
     def test_recorded(self):
         """Requests of an agent: a pack of what their prompts have in common."""
