@@ -389,6 +389,8 @@ static void swap(char *p, size_t n)
 static void test_table(void **state)
 {
 	size_t table, entry, size;
+	struct sha256 h;
+	struct digest d;
 	struct buf b;
 	struct err err;
 
@@ -403,8 +405,30 @@ static void test_table(void **state)
 		repair(&b);
 		write_whole(again, b.p, b.n);
 		assert_int_equal(take(again, &err), E_FORMAT);
+		assert_non_null(strstr(err.msg, odd[k] == SPILL_HEAD ? "head" : "are left"));
 		set(&b, table + 32, before, 8);
 	}
+	/* Another digest than the piece has. */
+	b.p[table + 5] ^= 1;
+	repair(&b);
+	write_whole(again, b.p, b.n);
+	assert_int_equal(take(again, &err), E_FORMAT);
+	assert_non_null(strstr(err.msg, "the table says"));
+	b.p[table + 5] ^= 1;
+	/* A number of a piece is another, and the digest in the table with it, the checksum in the piece is not. */
+	entry = b.n - PACK_ENTRY;
+	size = (size_t)get(&b, entry + 32);
+	b.p[table - 1] ^= 1;
+	sha256_init(&h);
+	sha256_put(&h, b.p + table - size, size);
+	sha256_end(&h, &d);
+	memcpy(b.p + entry, &d, sizeof(d));
+	repair(&b);
+	write_whole(again, b.p, b.n);
+	assert_int_equal(take(again, &err), E_FORMAT);
+	assert_non_null(strstr(err.msg, "its checksum"));
+	buf_fini(&b);
+	read_whole(path, &b);
 	/* The last two pieces, pages of one size, change places. */
 	entry = b.n - 2 * PACK_ENTRY;
 	size = (size_t)get(&b, entry + 32);
