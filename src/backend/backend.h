@@ -167,6 +167,7 @@ struct kv_group {
 	int layers, heads; /* heads: of keys and values */
 	int dim_k, dim_v;  /* of a head's row of keys, of values */
 	bool latent;       /* values are the first dim_v numbers of the key's row, and are stored nowhere else */
+	bool index;        /* keys of indexers, which are kept in 16 bits at least: rounding moves what is chosen */
 	int window;        /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
 };
 
@@ -528,6 +529,16 @@ struct backend_ops {
 	 * like q; out *= sigmoid(gate). */
 	void (*attend)(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
 	               size_t q_head, const struct kv_view *, int layer);
+	/* An indexer's choice (DeepSeek-V3.2, 2025, section 2.1): of the positions that a row sees, the `most` with the highest
+	 * scores, of equal scores the lower positions; all, where there are no more.  The score is the sum over rising heads h
+	 * of weight[row][h] max(q_h . key, 0), by fma from 0; a NaN is below all others.  chosen[n_row][most +
+	 * 1], backend memory: how many, then the positions, rising.  The view's keys have one head. */
+	void (*choose)(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
+	               size_t q_head, const float *weight, const struct kv_view *, int layer);
+	/* attend over what choose has left in chosen: the i-th chosen position has the place of position i, so that the bits are
+	 * those of attend where a row's positions are all from 0 to its own.  Without slopes and gate. */
+	void (*attend_chosen)(struct pass *, float *out, const struct attn *, const float *q, size_t q_row,
+	                      size_t q_head, const int32_t *chosen, int most, const struct kv_view *, int layer);
 	/* out[j][n_row][n] = the j-th convolution of in[n_row][n], which are channels [at, at + n) of the layer:
 	 * for layers that convolve apart from their recurrence, or have no other. */
 	void (*conv)(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,

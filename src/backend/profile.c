@@ -196,6 +196,41 @@ static void timed_attend(struct pass *p, float *out, const struct attn *a, const
 	profile_add(of(p), "attend", "", t, &c);
 }
 
+static void timed_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a, const float *q, size_t q_row,
+                         size_t q_head, const float *weight, const struct kv_view *view, int layer)
+{
+	struct op_cost c = { 0 };
+	int64_t t;
+
+	for (int r = 0; r < p->n_row; r++) {
+		int n = seen(a, p->pos[r], 1);
+
+		c.bytes += n > most ? (double)view->layer[layer].row_bytes[KV_KEYS] * n : 0;
+		c.float_ops += n > most ? 2.0 * a->heads * (a->dim + 1) * n : 0;
+	}
+	t = clock_monotonic_ns();
+	of(p)->inner->choose(p, chosen, most, a, q, q_row, q_head, weight, view, layer);
+	profile_add(of(p), "choose", "", t, &c);
+}
+
+static void timed_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
+                                size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+{
+	struct op_cost c = { 0 };
+	int64_t t;
+
+	for (int r = 0; r < p->n_row; r++) {
+		int n = seen(a, p->pos[r], 1);
+
+		n = n < most ? n : most;
+		c.bytes += kv_bytes(view, layer) * n;
+		c.float_ops += 4.0 * a->heads * a->dim * n;
+	}
+	t = clock_monotonic_ns();
+	of(p)->inner->attend_chosen(p, out, a, q, q_row, q_head, chosen, most, view, layer);
+	profile_add(of(p), "attend_chosen", "", t, &c);
+}
+
 /* Bytes of tails and S, and of tape rows, that a step moves in one layer. */
 static double state_bytes(const struct pass *p, const struct state_view *view, double state, double tape_row)
 {
@@ -337,6 +372,8 @@ void profile_start(struct profile *f, struct backend *be, const struct choices *
 	f->ops.by_head = timed_by_head;
 	f->ops.kv_append = timed_kv_append;
 	f->ops.attend = timed_attend;
+	f->ops.choose = timed_choose;
+	f->ops.attend_chosen = timed_attend_chosen;
 	f->ops.conv = timed_conv;
 	f->ops.recur = timed_recur;
 	f->ops.moe = timed_moe;

@@ -24,16 +24,18 @@ static float *random_rows(struct pass *p, size_t cols, uint64_t stream)
 static void forward(struct model *m, struct pass *p)
 {
 	const struct shape *s = &m->shape;
+	uint64_t stream = 0;
 
-	for (int layer = 0; layer < s->layers_attn; layer++) {
-		const struct kv_group *g = &s->kv[shape_kv_place(s, layer).group];
-		float *k, *v;
+	for (int i = 0; i < s->n_kv; i++)
+		for (int layer = 0; layer < s->kv[i].layers; layer++) {
+			const struct kv_group *g = &s->kv[i];
+			float *k, *v;
 
-		p->work_used = 0;
-		k = random_rows(p, (size_t)g->heads * (size_t)g->dim_k, (uint64_t)layer * 2);
-		v = random_rows(p, (size_t)g->heads * (size_t)g->dim_v, (uint64_t)layer * 2 + 1);
-		model_fill(m, p, layer, k, v);
-	}
+			p->work_used = 0;
+			k = random_rows(p, (size_t)g->heads * (size_t)g->dim_k, stream++);
+			v = random_rows(p, (size_t)g->heads * (size_t)g->dim_v, stream++);
+			model_fill(m, p, (struct kv_place){ i, layer }, k, v);
+		}
 	for (size_t i = 0; i < (size_t)p->n_logit * (size_t)s->vocab; i++)
 		p->logits[i] = 0;
 }

@@ -74,6 +74,10 @@ static void print_groups(const struct shape *s)
 	for (int g = 0; g < s->n_kv; g++) {
 		const struct kv_group *v = &s->kv[g];
 
+		if (v->index) {
+			printf("%-14s keys of %d, %d layers\n", "indexers", v->dim_k, v->layers);
+			continue;
+		}
 		printf("%-14s %d key/value heads of %d", g ? "" : "attention", v->heads, v->dim_k);
 		if (v->dim_v != v->dim_k)
 			printf(" and %d", v->dim_v);

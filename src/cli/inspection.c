@@ -202,8 +202,8 @@ static void put_attention(struct buf *out, const struct shape *s)
 	for (int g = 0; g < s->n_kv; g++) {
 		const struct kv_group *v = &s->kv[g];
 
-		buf_printf(out, "%s{\"layers\":%d,\"heads\":%d,\"dim_k\":%d,\"dim_v\":%d,\"window\":", g ? "," : "",
-		           v->layers, v->heads, v->dim_k, v->dim_v);
+		buf_printf(out, "%s{\"layers\":%d,\"heads\":%d,\"dim_k\":%d,\"dim_v\":%d,\"index\":%s,\"window\":",
+		           g ? "," : "", v->layers, v->heads, v->dim_k, v->dim_v, v->index ? "true" : "false");
 		if (v->window)
 			buf_printf(out, "%d}", v->window);
 		else

@@ -513,6 +513,8 @@ static const struct family {
 	{ "deepseek_v3", "deepseek2", keys_deepseek },
 	{ "kimi_k2", "deepseek2", keys_deepseek },
 	{ "glm4_moe_lite", "deepseek2", keys_deepseek },
+	{ "deepseek_v32", "deepseek32", keys_dsa },
+	{ "glm_moe_dsa", "glm-dsa", keys_dsa },
 	{ "kimi_linear", "kimi-linear", keys_kimi_linear, settle_kimi_linear },
 };
 enum { FAMILIES = sizeof families / sizeof *families };

@@ -7,6 +7,30 @@
 
 #include "export/folder_making.h"
 
+static bool entry_is(const struct json *list, size_t i, const char *name)
+{
+	const char *s = json_str(json_at(list, i), NULL);
+
+	return s && !strcmp(s, name);
+}
+
+/* The first layers, which have no experts. */
+static int64_t dense_layers(struct making *m)
+{
+	const struct json *list = json_get(m->st->text, "mlp_layer_types");
+	int64_t n = 0;
+
+	if (m->code || !making_has(m, "mlp_layer_types"))
+		return making_int(m, "first_k_dense_replace", 0);
+	for (size_t i = 0; i < json_len(list) && !m->code; i++)
+		if (entry_is(list, i, "dense") && n++ < (int64_t)i)
+			making_fail(
+				m, E_UNSUPPORTED,
+				"mlp_layer_types: layer %zu has no experts: GGUF files of %s have first layers without",
+				i, m->arch->name);
+	return n;
+}
+
 /* Sizes of attention, and what all of a kind have; the inputs of a head that turn are returned. */
 static int64_t latent_sizes(struct making *m)
 {
@@ -37,7 +61,7 @@ static int64_t latent_sizes(struct making *m)
 	key_put(m, ".attention.value_length_mla", values);
 	key_put(m, ".rope.dimension_count", rope);
 	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
-	key_put(m, ".leading_dense_block_count", making_int(m, "first_k_dense_replace", 0));
+	key_put(m, ".leading_dense_block_count", dense_layers(m));
 	key_put(m, ".expert_gating_func", GATING_SIGMOID);
 	key_float(m, ".expert_weights_scale", "routed_scaling_factor", 1);
 	if (m->drafts)
@@ -79,6 +103,39 @@ void keys_deepseek(struct making *m)
 	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 0));
 	if (!m->code)
 		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
+}
+
+/* Which layers have an indexer. */
+static void key_indexers(struct making *m)
+{
+	const struct json *list = making_has(m, "indexer_types") ? json_get(m->st->text, "indexer_types") : NULL;
+	int64_t every = making_int(m, "index_topk_freq", 1), offset = making_int(m, "index_skip_topk_offset", 2);
+	uint8_t has[MAKING_LAYERS_MAX] = { 0 };
+
+	if (!layers_count(m))
+		return;
+	if (making_has(m, "index_topk_pattern") && !list)
+		making_fail(m, E_UNSUPPORTED, "index_topk_pattern: GGUF files are written of indexer_types");
+	if (every < 1 || (list && json_len(list) != (size_t)m->blocks))
+		making_fail(m, E_FORMAT, "index_topk_freq %" PRId64 ", and %zu indexer_types of %" PRId64 " layers",
+		            every, json_len(list), m->blocks);
+	for (int64_t i = 0; i < m->blocks && !m->code; i++)
+		has[i] = list ? entry_is(list, (size_t)i, "full") : i < offset || (i - offset + 1) % every == 0;
+	if (!m->code)
+		pair_list(&m->p, ".attention.indexer.types", GGUF_BOOL, (uint64_t)m->blocks, has, (size_t)m->blocks);
+}
+
+void keys_dsa(struct making *m)
+{
+	bool glm = !m->code && !strcmp(m->arch->name, "glm-dsa");
+
+	keys_deepseek(m);
+	want_flag(m, "indexer_rope_interleave", glm);
+	key_copy(m, ".attention.indexer.head_count", "index_n_heads");
+	key_copy(m, ".attention.indexer.key_length", "index_head_dim");
+	key_copy(m, ".attention.indexer.top_k", "index_topk");
+	if (glm)
+		key_indexers(m);
 }
 
 /* Whether one of the lists of layers counts them from 0, as newer folders do. */

@@ -14,6 +14,8 @@ struct mla {
 	const float *norm_q;
 	struct weight *to_latent, *from_latent; /* [heads]: Wk_h transposed, [kv_lora][nope]; Wv_h [values][kv_lora] */
 	int nope, rope, values, kv_lora;
+	int most;              /* positions that a row sees, as are chosen; 0: all */
+	struct indexer *index; /* which chooses; NULL: an earlier layer's did */
 };
 
 /* ---- config ---- */
@@ -142,8 +144,8 @@ static void bind_queries(struct binder *b, struct mla *a, const struct mla_form 
 
 /* ---- forward ---- */
 
-/* The queries of all heads, before they are absorbed. */
-static float *queries(struct pass *p, const struct mla *a, const float *h)
+/* The queries of all heads, before they are absorbed, and *out, the low rank that they are made of, where they are. */
+static float *queries(struct pass *p, const struct mla *a, const float *h, float **out)
 {
 	const struct backend_ops *ops = p->be->ops;
 	float *q = pass_floats(p, (size_t)p->n_row * (size_t)a->q.rows), *low;
@@ -153,12 +155,30 @@ static float *queries(struct pass *p, const struct mla *a, const float *h)
 		ops->linear(p, &job, 1, h, p->n_row, a->q.cols);
 		return q;
 	}
-	low = pass_floats(p, (size_t)p->n_row * (size_t)a->q_a.rows);
+	*out = low = pass_floats(p, (size_t)p->n_row * (size_t)a->q_a.rows);
 	ops->linear(p, &(struct linear){ .w = &a->q_a, .out = low, .ld = (size_t)a->q_a.rows }, 1, h, p->n_row,
 	            a->q_a.cols);
 	ops->norm(p, low, low, p->n_row, a->q_a.rows, a->norm_q, a->op.eps);
 	ops->linear(p, &job, 1, low, p->n_row, a->q.cols);
 	return q;
+}
+
+/* Attention of the absorbed queries to the positions that the layer's rows see. */
+static void attend(struct pass *p, const struct block *y, float *mixed, const float *absorbed, const float *h,
+                   const float *low, const struct stack_views *v)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct mla *a = y->own;
+	const struct kv_view *view = v->kv[y->kv.group];
+	size_t dim = (size_t)a->op.dim, all = (size_t)a->op.heads * dim;
+	int32_t *chosen = (int32_t *)v->shared;
+
+	if (a->index)
+		indexer_choose(p, a->index, chosen, h, low, v);
+	if (a->most)
+		ops->attend_chosen(p, mixed, &a->op, absorbed, all, dim, chosen, a->most, view, y->kv.index);
+	else
+		ops->attend(p, mixed, &a->op, absorbed, NULL, all, dim, view, y->kv.index);
 }
 
 /* values *= sigmoid(gate h), a number for each head or for each value. */
@@ -179,7 +199,8 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 	const struct mla *a = y->own;
 	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)a->op.dim, heads = (size_t)a->op.heads;
 	float *absorbed = pass_floats(p, n * heads * dim), *row = pass_floats(p, n * dim);
-	float *mixed = pass_floats(p, n * heads * dim), *values = pass_floats(p, n * (size_t)a->o.cols), *q;
+	float *mixed = pass_floats(p, n * heads * dim), *values = pass_floats(p, n * (size_t)a->o.cols), *q,
+	      *low = NULL;
 	struct linear in[] = { { .w = &a->pe_rows, .out = row, .ld = dim },
 		               { .w = &a->c_rows, .out = row + a->rope, .ld = dim } };
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .add = add };
@@ -193,10 +214,10 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 	};
 
 	ops->linear(p, in, 2, h, p->n_row, a->kv_a.cols);
-	q = queries(p, a, h);
+	q = queries(p, a, h, &low);
 	ops->by_head(p, absorbed, &to, q, p->n_row);
 	ops->kv_append(p, &a->op, absorbed, heads * dim, dim, row, row, v->kv[y->kv.group], y->kv.index);
-	ops->attend(p, mixed, &a->op, absorbed, NULL, heads * dim, dim, v->kv[y->kv.group], y->kv.index);
+	attend(p, y, mixed, absorbed, h, low, v);
 	ops->by_head(p, values, &from, mixed + a->rope, p->n_row);
 	if (a->gate.rows)
 		gate_values(p, a, values, h);
@@ -210,7 +231,8 @@ static size_t mla_room(const struct block *y, int n_row)
 
 	return 2 * work_floats_of(n_row, a->op.heads * a->op.dim) + work_floats_of(n_row, a->op.dim) +
 	       work_floats_of(n_row, a->o.cols) + work_floats_of(n_row, a->q.rows) +
-	       work_floats_of(n_row, a->q_a.rows) + work_floats_of(n_row, a->gate.rows);
+	       work_floats_of(n_row, a->q_a.rows) + work_floats_of(n_row, a->gate.rows) +
+	       (a->index ? indexer_floats(a->index, n_row) : 0);
 }
 
 static const struct block_ops mla_block = { mla_run, mla_room };
@@ -252,5 +274,11 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 	}
 	if (!b->code)
 		b->code = model_kv_add(&s->m, &row, &y->kv, b->err);
+	if (!f->index)
+		return y;
+	a->most = f->index->most;
+	s->shared = a->most + 1; /* a row's choice */
+	if (!f->follows)
+		a->index = indexer_bind(s, b, f->index, at, layer);
 	return y;
 }

@@ -12,6 +12,7 @@
 #define MODEL_MLA_H
 
 #include "model/conf.h"
+#include "model/indexer.h"
 #include "model/stack.h"
 
 struct mla_form {
@@ -25,7 +26,11 @@ struct mla_form {
 	struct rope turn; /* of the rope dims */
 	/* Outputs of g_proj, whose sigmoid multiplies the values before o_proj: heads, or heads * values; 0: no gate. */
 	int gates;
-	int first;               /* no row sees positions before it (struct attn) */
+	int first; /* no row sees positions before it (struct attn) */
+	/* The layer's rows see what an indexer chooses, which is the layer's own, or with `follows` that of the nearest layer
+	 * before it that has one; NULL: all positions.  Needs q_lora. */
+	const struct indexer_form *index;
+	bool follows;
 	const char *at, *o_proj; /* the block's name in its layer, "self_attn", and a name in it; NULL: "o_proj" */
 };
 

@@ -246,6 +246,15 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 	return 0;
 }
 
+/* The format of indexers' keys in a cache with these rows. */
+static struct kv_pair index_rows(const struct kv_rows *kv)
+{
+	const struct kv_format *whole = kv_format_find("f32"), *half = kv_format_find("bf16");
+	const struct kv_format *f = kv_rows_at(kv, 0).k == whole ? whole : half;
+
+	return (struct kv_pair){ f, f };
+}
+
 /* The pages of group g. */
 static int open_group(struct model *m, int g, struct err *err)
 {
@@ -262,6 +271,8 @@ static int open_group(struct model *m, int g, struct err *err)
 		.bytes_max = m->opts.kv_bytes,
 	};
 
+	for (int i = 0; i < s->kv[g].layers && s->kv[g].index; i++)
+		layer[i] = index_rows(&m->opts.kv);
 	for (int i = 0; i < s->layers_attn; i++)
 		if (shape_kv_place(s, i).group == g)
 			layer[shape_kv_place(s, i).index] = kv_rows_at(&m->opts.kv, i);
@@ -554,7 +565,7 @@ void shape_kv_plain(struct shape *s, int layers, int heads, int dim)
 static bool group_alike(const struct kv_group *a, const struct kv_group *b)
 {
 	return a->heads == b->heads && a->dim_k == b->dim_k && a->dim_v == b->dim_v && a->latent == b->latent &&
-	       a->window == b->window;
+	       a->window == b->window && a->index == b->index;
 }
 
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err)
@@ -582,8 +593,10 @@ int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out
 		*out = (struct kv_place){ at, 0 };
 		return 0;
 	}
-	assert(s->layers_attn < s->layers);
 	*out = (struct kv_place){ at, s->kv[at].layers++ };
+	if (g->index)
+		return 0;
+	assert(s->layers_attn < s->layers);
 	s->place[s->layers_attn++] = *out;
 	return 0;
 }
@@ -604,6 +617,9 @@ static size_t row_bytes(const struct shape *s, const struct kv_rows *kv, int g)
 		if (g < 0 || g == at)
 			n += (size_t)s->kv[at].heads * kv_group_head_bytes(&s->kv[at], kv_rows_at(kv, i));
 	}
+	for (int i = 0; i < s->n_kv; i++)
+		if (s->kv[i].index && (g < 0 || g == i))
+			n += (size_t)s->kv[i].layers * kv_group_head_bytes(&s->kv[i], index_rows(kv));
 	return n;
 }
 
@@ -655,9 +671,8 @@ size_t model_snap_bytes(const struct shape *s)
 	return (s->layers_rec ? state_slot_bytes(&s->state) : 0) + (size_t)s->carry * sizeof(float);
 }
 
-void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v)
+void model_fill(const struct model *m, struct pass *p, struct kv_place at, float *k, const float *v)
 {
-	struct kv_place at = shape_kv_place(&m->shape, layer);
 	const struct kv_group *g = &m->shape.kv[at.group];
 	const struct attn attn = { .heads_kv = g->heads, .dim = g->dim_k, .scale = 1 };
 

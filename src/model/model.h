@@ -48,7 +48,7 @@ struct shape {
 	int ctx_max;                           /* max_position_embeddings */
 	bool whole; /* each row sees its whole text, so a pass has all of a text or none; there are no answers and no logits */
 	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
-	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach */
+	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach; the keys of indexers */
 	int n_kv;
 	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
 	struct state_shape state; /* recurrent state; layers 0 when there is none */
@@ -168,7 +168,8 @@ float *model_carried(const struct model *m, int slot);
 
 /* For bind: the attention layers are `layers` alike, which see everything. */
 void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
-/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at); of whole texts (shape.whole) one
+/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at; of a group of indexers' keys the
+ * layer is not counted among attention layers); of whole texts (shape.whole) one
  * place for all layers of a geometry, which take turns in it.  Its group is that of
  * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);
@@ -188,9 +189,9 @@ int model_longest(const struct shape *s, const struct model_opts *o, size_t byte
 size_t model_slot_bytes(const struct shape *s, int tape_rows);
 size_t model_snap_bytes(const struct shape *s);
 
-/* For measuring: makes k and v, [n_row][heads * dim_k and dim_v of the layer's group], the keys and values of the pass's rows
- * in an attention layer, counted among those; k is spoiled. */
-void model_fill(const struct model *m, struct pass *p, int layer, float *k, const float *v);
+/* For measuring: makes k and v, [n_row][heads * dim_k and dim_v of the group], the keys and values of the pass's rows in a layer
+ * of a group; k is spoiled. */
+void model_fill(const struct model *m, struct pass *p, struct kv_place at, float *k, const float *v);
 
 extern const struct model_ops *const models[]; /* models.c; NULL-ended */
 

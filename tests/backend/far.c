@@ -551,6 +551,22 @@ static void far_attend(struct pass *p, float *out, const struct attn *a, const f
 	FAR(attend, out, &to, q, gate, q_row, q_head, kv_over(p, view), layer);
 }
 
+static void far_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a, const float *q, size_t q_row,
+                       size_t q_head, const float *weight, const struct kv_view *view, int layer)
+{
+	struct attn to = attn_over((struct far *)p->be, a);
+
+	FAR(choose, chosen, most, &to, q, q_row, q_head, weight, kv_over(p, view), layer);
+}
+
+static void far_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
+                              size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+{
+	struct attn to = attn_over((struct far *)p->be, a);
+
+	FAR(attend_chosen, out, &to, q, q_row, q_head, chosen, most, kv_over(p, view), layer);
+}
+
 static const struct state_view *state_of(struct pass *p, const struct state_view *view)
 {
 	struct far *f = (struct far *)p->be;
@@ -715,6 +731,8 @@ static const struct backend_ops far_ops = {
 	.linear = far_linear,
 	.kv_append = far_kv_append,
 	.attend = far_attend,
+	.choose = far_choose,
+	.attend_chosen = far_attend_chosen,
 	.by_head = far_by_head,
 	.conv = far_conv,
 	.recur = far_recur,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 LIVES = ["--lives", "400", "--ops", "300"]
+ON_CPU = ["--cpu", "1", "--lives", "31", "--ops", "150"]    # of faults named cpu-...
 
 
 def how(run):
@@ -25,7 +26,8 @@ def main():
 	env = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=1")
 	bad = 0
 	for i, program in enumerate(sys.argv[1:]):
-		run = subprocess.run([program] + LIVES, capture_output=True, text=True, env=env)
+		lives = ON_CPU if os.path.basename(program).startswith("cpu-") else LIVES
+		run = subprocess.run([program] + lives, capture_output=True, text=True, env=env)
 		why = how(run)
 		if i == 0 and run.returncode:
 			sys.exit(f"without a fault: exit {run.returncode}\n{run.stdout}{run.stderr}")

@@ -181,6 +181,20 @@ static void rows_hash(struct rows *r, int which, int cols, enum kind kind)
 		r->out[i][kind] = hash(r->out[i][kind], r->f[which] + i * cols, cols);
 }
 
+/* The same queries over some of the rows, which they choose themselves by weights of their own. */
+static void attend_chosen(struct rows *r, const struct attn *a, const struct kv_view *view, enum kind kind, int layer)
+{
+	enum { MOST = 5 };
+	const struct backend_ops *op = r->p.be->ops;
+	int cols = a->heads * a->dim;
+	int32_t *chosen = (int32_t *)r->f[5];
+
+	rows_fill(r, 4, a->heads, 8 * layer + 7);
+	op->choose(&r->p, chosen, MOST, a, r->f[0], (size_t)cols, (size_t)a->dim, r->f[4], view, layer);
+	op->attend_chosen(&r->p, r->f[3], a, r->f[0], (size_t)cols, (size_t)a->dim, chosen, MOST, view, layer);
+	rows_hash(r, 3, cols, kind);
+}
+
 static void attend(struct rows *r, const struct world *w, const struct cache *c, enum kind kind, int layer)
 {
 	static const float freq[FREQS] = { 1.0f, 0.03f };
@@ -205,6 +219,8 @@ static void attend(struct rows *r, const struct world *w, const struct cache *c,
 	op->kv_append(&r->p, &a, r->f[0], (size_t)cols, (size_t)a.dim, r->f[1], r->f[2], paged_view(c), layer);
 	op->attend(&r->p, r->f[3], &a, r->f[0], NULL, (size_t)cols, (size_t)a.dim, paged_view(c), layer);
 	rows_hash(r, 3, cols, kind);
+	if (a.heads_kv == 1)
+		attend_chosen(r, &a, paged_view(c), kind, layer);
 }
 
 /* x as the rule wants it: convolved before, or not. */

@@ -358,7 +358,7 @@ def test_inspect_json():
         "object": None, "version": None, "name": None, "path": None, "architecture": None, "class": None,
         "layers": ["all", "attention", "experts", "recurrent"], "experts": ["all", "per_token"],
         "width": None, "vocabulary": None, "context": None,
-        "attention": ["dim_k", "dim_v", "heads", "layers", "window"],
+        "attention": ["dim_k", "dim_v", "heads", "index", "layers", "window"],
         "recurrent": ["conv_channels", "conv_width", "dim_k", "dim_v", "heads_k", "heads_v"], "images": None, "sounds": None,
         "embedder": None, "draft_head": ["bytes", "layers", "mixtures", "parameters"],
         "parameters": ["in_files", "used"], "files": ["bytes", "count"],

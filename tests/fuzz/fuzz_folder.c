@@ -45,6 +45,7 @@ static const struct seed {
 	{ "mamba2_grouped/hf-bf16", MODEL },
 	{ "bailing_v3_lora/hf-bf16", MODEL },
 	{ "deepseek_mtp/hf-bf16", MODEL },
+	{ "dsa_mtp/hf-bf16", MODEL },
 	{ "glm4_moe_mtp/hf-bf16", MODEL },
 	{ "bailing_v3_mtp/hf-bf16", MODEL },
 	{ "nemotron_h_mtp/hf-bf16", MODEL },

@@ -222,6 +222,8 @@ const char *const golden_family[] = {
 	"bailing_moe",
 	"kimi_k25",
 	"mistral4",
+	"deepseek_v32",
+	"glm_moe_dsa",
 	"mamba",
 	"falcon_mamba",
 	"bamba",

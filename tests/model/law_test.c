@@ -443,11 +443,11 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 	r->n = all;
 }
 
-/* The first level where attention over bf16 rows has the order of products of bf16 (format.h). */
+/* The first level where attention over bf16 rows, and products of bf16 weights, have the order of products of bf16 (format.h). */
 static bool other_order(const struct run *r, enum cpu_level level)
 {
 	const struct kv_format *half = kv_format_find("bf16");
-	bool rows = !r->kv;
+	bool rows = !r->kv || strstr(r->folder, "bf16");
 
 	for (int i = 0; i < 2 && r->kv; i++)
 		rows |= r->kv->layer[i].k == half && r->kv->layer[i].v == half;

@@ -110,10 +110,15 @@ AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_la
 SHARED = {"mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
           "mlp.shared_experts.down_proj": "ffn_down_shexp", "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm",
           "shared_head.norm": "nextn.shared_head_norm", "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens"}
+LATENT = {**SHARED, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+          "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
+INDEXER = {"self_attn.indexer.wq_b": "indexer.attn_q_b", "self_attn.indexer.wk": "indexer.attn_k", "self_attn.indexer.k_norm": "indexer.k_norm",
+           "self_attn.indexer.weights_proj": "indexer.proj"}
 OWN = {
     "glm4moe": {**SHARED, "post_attention_layernorm": "post_attention_norm"},
-    "deepseek2": {**SHARED, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
-                  "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm"},
+    "deepseek2": LATENT,
+    "deepseek32": {**LATENT, **INDEXER},
+    "glm-dsa": {**LATENT, **INDEXER},
     "gemma2": {**AFTER, "pre_feedforward_layernorm": "ffn_norm"},
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "olmo2": AFTER,
@@ -130,7 +135,8 @@ OWN = {
 }
 ARCH = {"mixtral": "llama", "cohere2_moe": "cohere2moe", "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_dense": "hunyuan-dense",
         "falcon_mamba": "mamba", "olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
-        "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2"}
+        "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2",
+        "deepseek_v32": "deepseek32", "glm_moe_dsa": "glm-dsa"}
 PAIRED = ("smollm3", "granite", "mistral3", "llama", "granitemoe", "arcee")
 TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm", "backbone.embeddings": "token_embd",
        "backbone.norm_f": "output_norm"}
@@ -274,7 +280,7 @@ def keys(f, c):
         f.put("expert_used_count", c["num_experts_per_tok"])
         f.put("expert_feed_forward_length", c["intermediate_size"])
         f.put("expert_gating_func", 2)
-    elif f.arch in ("glm4moe", "deepseek2"):
+    elif f.arch in ("glm4moe", "deepseek2", "deepseek32", "glm-dsa"):
         f.put("nextn_predict_layers", c["num_nextn_predict_layers"])
         f.put("leading_dense_block_count", c["first_k_dense_replace"])
         f.put("expert_count", c["n_routed_experts"])
@@ -286,6 +292,13 @@ def keys(f, c):
         f.put("expert_weights_scale", c["routed_scaling_factor"])
         f.put("expert_weights_norm", c["norm_topk_prob"])
         f.put("expert_gating_func", 2)
+        if "index_topk" in c:
+            for key, member in (("head_count", "index_n_heads"), ("key_length", "index_head_dim"), ("top_k", "index_topk")):
+                f.put("attention.indexer." + key, c[member])
+        if "indexer_types" in c:
+            f.put("attention.indexer.types", [t == "full" for t in c["indexer_types"]])
+        if rope.get("mscale_all_dim"):
+            f.put("rope.scaling.yarn_log_multiplier", 0.1 * rope["mscale_all_dim"])
     elif f.arch == "qwen3vlmoe":
         f.put("expert_count", c["num_experts"])
         f.put("expert_used_count", c["num_experts_per_tok"])
@@ -365,10 +378,10 @@ CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "ge
 
 def folders(tree, shared):
     """Folders, and the architecture of the file where it is not the family's own."""
-    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp"):
+    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp", "dsa_mtp"):
         yield os.path.join(tree, name, "hf-bf16"), None
     common = ("mixtral", "cohere2", "cohere2_moe", "seed_oss", "exaone4", "exaone4_full", "ernie4_5", "ernie4_5_moe", "olmoe", "granitemoe",
-              "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba")
+              "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba", "deepseek_v32")
     for name, arch in tuple((name, None) for name in common) + (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
         at = os.path.join(shared, name, "hf-bf16") if shared else ""
         if os.path.isdir(at):

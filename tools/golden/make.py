@@ -226,6 +226,28 @@ def deepseek_mtp():
     return c, t, naive.DEEPSEEK
 
 
+def dsa_mtp():
+    """An indexer in two layers and in the draft head's, and a layer that sees what the one before it has chosen."""
+    c = dict(BASE, model_type='glm_moe_dsa', num_hidden_layers=3, num_nextn_predict_layers=1, attention_bias=False,
+             index_n_heads=3, index_head_dim=12, index_topk=9, indexer_rope_interleave=True,
+             indexer_types=['full', 'shared', 'full'], mlp_layer_types=['dense', 'sparse', 'sparse'],
+             **dict(LATENT, q_lora_rank=16), **dict(MIXTURE, n_routed_experts=4, num_experts_per_tok=2,
+                                                                     n_group=1, topk_group=1))
+    h, q = c['hidden_size'], c['q_lora_rank']
+    t = {'model.embed_tokens.weight': [VOCAB, h], 'model.norm.weight': [h], 'lm_head.weight': [VOCAB, h]}
+    for i in range(4):
+        at = f'model.layers.{i}.'
+        t[at + 'input_layernorm.weight'], t[at + 'post_attention_layernorm.weight'] = [h], [h]
+        latent_tensors(t, at + 'self_attn.', c, 'o_proj')
+        moe_tensors(t, at + 'mlp.', h, c) if i else mlp_tensors(t, at + 'mlp.', h, c['intermediate_size'])
+        if i != 1:
+            at += 'self_attn.indexer.'
+            t[at + 'wq_b.weight'], t[at + 'wk.weight'] = [3 * 12, q], [12, h]
+            t[at + 'weights_proj.weight'], t[at + 'k_norm.weight'], t[at + 'k_norm.bias'] = [3, h], [12], [12]
+    draft_tensors(t, 'model.layers.3.', 'model.layers.3.', h, 'shared_head.norm')
+    return c, t, naive.DSA
+
+
 def glm4_moe_mtp():
     c = dict(BASE, model_type='glm4_moe', num_nextn_predict_layers=1, attention_bias=True, use_qk_norm=True, head_dim=32,
              num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5,
@@ -305,7 +327,7 @@ def mamba2():
 
 FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
             'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
-            'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp,
+            'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp, 'dsa_mtp': dsa_mtp,
             'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
 
 

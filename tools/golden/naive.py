@@ -79,15 +79,16 @@ def rope(x, pos, theta, dims=None, adjacent=False):
 
 # ---- blocks: functions from the rows of a sequence to as many rows ----
 
-def attend(q, k, v, scale, window=0, cap=0.0):
-    """q [rows][heads][d], k and v [rows][heads of keys][...]; a row sees `window` rows, itself included."""
+def attend(q, k, v, scale, window=0, cap=0.0, seen=None):
+    """q [rows][heads][d], k and v [rows][heads of keys][...]; a row sees `window` rows, itself included, or those of seen."""
     out = []
     for t, row in enumerate(q):
         share, y, first = len(row) // len(k[0]), [], max(0, t - window + 1) if window else 0
+        at = seen[t] if seen else range(first, t + 1)
         for h, one in enumerate(row):
-            z = [scale * dot(one, k[j][h // share]) for j in range(first, t + 1)]
+            z = [scale * dot(one, k[j][h // share]) for j in at]
             p = softmax([cap * math.tanh(s / cap) for s in z] if cap else z)
-            y += [dot(p, [v[j][h // share][c] for j in range(first, t + 1)]) for c in range(len(v[0][0]))]
+            y += [dot(p, [v[j][h // share][c] for j in at]) for c in range(len(v[0][0]))]
         out.append(y)
     return out
 
@@ -367,12 +368,29 @@ def kda(p, c, x):
     return [linear(p['o_proj'], y) for y in out]
 
 
-def latent(p, c, x):
+def indexed(p, c, x, low):
+    """The rows that each row sees, rising: those of the highest scores, the earlier of equal ones."""
+    q, k, w = [], [], [linear(p['indexer.weights_proj'], u) for u in x]
+    for pos, (u, a) in enumerate(zip(x, low)):
+        y = linear(p['indexer.wk'], u)
+        middle = sum(y) / len(y)
+        y = add(rms([v - middle for v in y], p['indexer.k_norm'], 1e-6), p['indexer.k_norm.bias'])
+        turn = c['rope_theta'], c['qk_rope_head_dim'], c['indexer_rope_interleave']
+        q.append([rope(z, pos, *turn) for z in heads_of(linear(p['indexer.wq_b'], a), c['index_n_heads'])])
+        k.append(rope(y, pos, *turn))
+    return [sorted(best([sum(f * max(dot(z, k[j]), 0.0) for f, z in zip(w[t], q[t])) for j in range(t + 1)],
+                        c['index_topk'])) for t in range(len(x))]
+
+
+def latent(p, c, x, seen=None):
+    """seen: what rows see, which a layer with an indexer changes; None: all before them."""
     n, dn, dr, dv = c['num_attention_heads'], c['qk_nope_head_dim'], c['qk_rope_head_dim'], c['v_head_dim']
     r, q, k, v = c['kv_lora_rank'], [], [], []
+    low = [rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6) for u in x] if 'q_b_proj' in p else x
+    if 'indexer.wq_b' in p:
+        seen[:] = indexed(p, c, x, low)
     for pos, u in enumerate(x):
-        a = (linear(p['q_b_proj'], rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6)) if 'q_b_proj' in p else
-             linear(p['q_proj'], u))
+        a = linear(p['q_b_proj'] if 'q_b_proj' in p else p['q_proj'], low[pos])
         q.append([y[:dn] + rope(y[dn:], pos, c['rope_theta'], adjacent=True) for y in heads_of(a, n)])
         y = linear(p['kv_a_proj_with_mqa'], u)
         shared = rope(y[r:], pos, c['rope_theta'], adjacent=True)
@@ -380,7 +398,7 @@ def latent(p, c, x):
         k.append([s[:dn] + shared for s in heads])
         v.append([s[dn:] for s in heads])
     out = []
-    for u, y in zip(x, attend(q, k, v, (dn + dr) ** -0.5)):
+    for u, y in zip(x, attend(q, k, v, (dn + dr) ** -0.5, seen=seen)):
         if 'g_proj' in p:
             g = [sigmoid(s) for s in linear(p['g_proj'], u)]
             each = 1 if len(g) > n else dv
@@ -414,6 +432,13 @@ def deepseek_layer(w, c, at, kind, h):
     p, eps = part(w, at), c['rms_norm_eps']
     y = latent(part(w, at + '.self_attn'), c, [rms(x, p['input_layernorm'], eps) for x in h])
     return feed(w, c, at, kind, [add(x, b) for x, b in zip(h, y)], 0.0)
+
+
+def dsa_layer(w, c, at, kind, h):
+    """The same, and rows see what the last layer with an indexer chose."""
+    p, eps = part(w, at), c['rms_norm_eps']
+    y = latent(part(w, at + '.self_attn'), c, [rms(x, p['input_layernorm'], eps) for x in h], kind[1])
+    return feed(w, c, at, kind[0], [add(x, b) for x, b in zip(h, y)], 0.0)
 
 
 def limit_of(c, key, at):
@@ -491,7 +516,13 @@ def bailing_kinds(c, i):
     return latent if full else kda, 'dense' if i < c['first_k_dense_replace'] else 'moe'
 
 
+def dsa_kinds(c):
+    seen = []
+    return [(f'model.layers.{i}', (kind, seen)) for i, kind in enumerate(c['mlp_layer_types'] + ['sparse'])]
+
+
 DEEPSEEK, GLM4_MOE = deepseek_like(deepseek_layer), deepseek_like(glm4_moe_layer)
+DSA = dict(deepseek_like(dsa_layer), layers=lambda c: dsa_kinds(c)[:-1], head_layers=lambda c: dsa_kinds(c)[-1:])
 BAILING = deepseek_like(bailing_layer, 'final_layernorm', 'word_embeddings', bailing_kinds)
 NEMOTRON = {'layer': nemotron_layer, 'embed': 'backbone.embeddings.weight', 'norm': 'backbone.norm_f.weight',
             'eps': 'layer_norm_epsilon', 'head_norm': 'final_layernorm', 'own_embed': 'embeddings',

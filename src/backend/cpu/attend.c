@@ -85,9 +85,14 @@ static void load_queries(const struct attend *d, const struct unit *u, uint8_t *
 /* Keys or values [at, at + n), of which the first *run lie one after the other. */
 static const uint8_t *rows_at(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n, int *run)
 {
-	*run = d->view->page_rows - at % d->view->page_rows;
-	*run = *run < n ? *run : n;
-	return kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, at);
+	const int32_t *pos = d->chosen ? chosen_of(d, u->row) + 1 + at : NULL;
+	int most = d->view->page_rows - (pos ? *pos : at) % d->view->page_rows;
+
+	most = most < n ? most : n;
+	*run = pos ? 1 : most;
+	while (*run < most && pos[*run] == *pos + *run)
+		++*run;
+	return unit_row_at(d, u, side, at);
 }
 
 static bool opened(const struct attend *d, const struct unit *u)
@@ -437,14 +442,48 @@ static void share_units(const struct attend *d, int *begin, int n_unit)
 		begin[t++] = n_unit;
 }
 
-void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
-                size_t q_head, const struct kv_view *view, int layer)
+/* d without the members that follow from the others. */
+static void attend_all(struct attend *d)
 {
 	/* Queries of a unit: as many as leave room for a block, or by tiles a segment, in the second cache. */
 	enum { MOST = 128, TILED_MOST = 512 };
-	struct cpu_backend *c = (struct cpu_backend *)p->be;
+	struct cpu_backend *c = d->c = (struct cpu_backend *)d->p->be;
+	const struct attn *a = d->a;
+	const struct kv_layer *layer = &d->view->layer[d->layer];
+	int n_unit, enough, *begin;
+	struct unit *unit;
+
+	assert(a->heads % a->heads_kv == 0);
+	d->group = a->heads / a->heads_kv;
+	d->opens = a->dim % 16 == 0;
+	layer_kernels(d->kv, layer, c->choices.attention);
+	d->q_bytes = d->kv[KV_KEYS].query_bytes(a->dim);
+	if (d->p->arith == ARITH_FAST && a->softcap == 0 && !a->slopes) /* which tiles have no word for */
+		d->tiles = kv_tiles((struct kv_pair){ layer->fmt[KV_KEYS], layer->fmt[KV_VALUES] }, a->dim,
+		                    c->choices.attention);
+	enough = (d->tiles ? 2 : 4) * c->be.threads;
+	n_unit = d->p->n_row * a->heads_kv; /* at most */
+	d->unit = unit = room_get(&c->parts,
+	                          (size_t)n_unit * sizeof *unit + ((size_t)c->be.threads + 1) * sizeof *begin);
+	begin = (int *)(unit + n_unit);
+	n_unit = units_cut(
+		d, unit,
+		d->chosen ? 1 : unit_rows(d, d->tiles ? TILED_MOST : MOST, d->tiles ? KV_QUERIES : TOGETHER, enough));
+	cpu_scratch(c, d->tiles ? attend_tiles_scratch(d) : desk_bytes(d));
+	if (d->n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
+		share_units(d, begin, n_unit);
+		pool_run_cut(c->pool, d->tiles ? attend_tiles_unit : attend_unit, d, begin);
+		return;
+	}
+	d->partial = room_get(&c->work, (size_t)n_unit * (size_t)d->n_seg * partial_floats(d) * sizeof(float));
+	pool_run(c->pool, d->tiles ? attend_tiles_part : attend_part, d, n_unit * d->n_seg);
+	pool_run(c->pool, d->tiles ? attend_tiles_merge : attend_merge, d, n_unit);
+}
+
+void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,
+                size_t q_head, const struct kv_view *view, int layer)
+{
 	struct attend d = { .p = p,
-		            .c = c,
 		            .a = a,
 		            .q = q,
 		            .gate = gate,
@@ -452,33 +491,25 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 		            .q_row = q_row,
 		            .q_head = q_head,
 		            .view = view,
-		            .layer = layer,
-		            .group = a->heads / a->heads_kv,
-		            .opens = a->dim % 16 == 0 };
-	int n_unit, enough, *begin;
-	struct unit *unit;
+		            .layer = layer };
 
-	assert(a->heads % a->heads_kv == 0);
-	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
-	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
-	if (p->arith == ARITH_FAST && a->softcap == 0 && !a->slopes) /* which tiles have no word for */
-		d.tiles = kv_tiles(
-			(struct kv_pair){ view->layer[layer].fmt[KV_KEYS], view->layer[layer].fmt[KV_VALUES] }, a->dim,
-			c->choices.attention);
-	enough = (d.tiles ? 2 : 4) * c->be.threads;
-	n_unit = p->n_row * a->heads_kv; /* at most */
-	d.unit = unit = room_get(&c->parts,
-	                         (size_t)n_unit * sizeof *unit + ((size_t)c->be.threads + 1) * sizeof *begin);
-	begin = (int *)(unit + n_unit);
-	n_unit = units_cut(&d, unit,
-	                   unit_rows(&d, d.tiles ? TILED_MOST : MOST, d.tiles ? KV_QUERIES : TOGETHER, enough));
-	cpu_scratch(c, d.tiles ? attend_tiles_scratch(&d) : desk_bytes(&d));
-	if (d.n_seg == 1 || c->be.threads == 1 || n_unit >= enough) {
-		share_units(&d, begin, n_unit);
-		pool_run_cut(c->pool, d.tiles ? attend_tiles_unit : attend_unit, &d, begin);
-		return;
-	}
-	d.partial = room_get(&c->work, (size_t)n_unit * (size_t)d.n_seg * partial_floats(&d) * sizeof(float));
-	pool_run(c->pool, d.tiles ? attend_tiles_part : attend_part, &d, n_unit * d.n_seg);
-	pool_run(c->pool, d.tiles ? attend_tiles_merge : attend_merge, &d, n_unit);
+	attend_all(&d);
+}
+
+void cpu_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row, size_t q_head,
+                       const int32_t *chosen, int most, const struct kv_view *view, int layer)
+{
+	struct attend d = { .p = p,
+		            .a = a,
+		            .q = q,
+		            .out = out,
+		            .q_row = q_row,
+		            .q_head = q_head,
+		            .view = view,
+		            .layer = layer,
+		            .chosen = chosen,
+		            .most = most };
+
+	assert(!a->slopes);
+	attend_all(&d);
 }

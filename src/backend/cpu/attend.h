@@ -26,6 +26,10 @@ struct attend {
 	const struct unit *unit;
 	int n_seg;      /* > 0: parts are unit x segment, partials kept */
 	float *partial; /* [unit][segment], of partial_floats each */
+	/* [n_row][most + 1] how many positions each row sees, then these; a unit has one row then, and what is called a
+	 * position below is a place in this list.  NULL: attn says what rows see. */
+	const int32_t *chosen;
+	int most;
 };
 
 static inline size_t partial_floats(const struct attend *d)
@@ -34,24 +38,40 @@ static inline size_t partial_floats(const struct attend *d)
 	return (size_t)(d->rows_most * d->group) * (size_t)(d->a->dim + 2) + 2 * KV_TILES_LINE;
 }
 
-/* The first position that a row of the pass sees. */
-static inline int first_seen(const struct attend *d, int row)
+/* The first position that a row of the pass sees by attn. */
+static inline int attn_first(const struct pass *p, const struct attn *a, int row)
 {
-	int pos = d->p->pos[row], first = d->a->window ? pos - d->a->window + 1 : 0;
+	int pos = p->pos[row], first = a->window ? pos - a->window + 1 : 0;
 
-	if (d->a->chunk && first < pos - pos % d->a->chunk)
-		first = pos - pos % d->a->chunk;
-	if (first < d->a->first && pos >= d->a->first)
-		first = d->a->first;
+	if (a->chunk && first < pos - pos % a->chunk)
+		first = pos - pos % a->chunk;
+	if (first < a->first && pos >= a->first)
+		first = a->first;
 	return first > 0 ? first : 0;
 }
 
 /* The last one. */
+static inline int attn_last(const struct pass *p, const struct attn *a, int row)
+{
+	int pos = p->pos[row], last = a->both_ways && p->see ? p->see[row] : pos;
+
+	return a->ahead && last - pos > a->ahead ? pos + a->ahead : last;
+}
+
+static inline const int32_t *chosen_of(const struct attend *d, int row)
+{
+	return d->chosen + (size_t)row * (size_t)(d->most + 1);
+}
+
+/* The same of a call: attn's, or all that was chosen. */
+static inline int first_seen(const struct attend *d, int row)
+{
+	return d->chosen ? 0 : attn_first(d->p, d->a, row);
+}
+
 static inline int last_seen(const struct attend *d, int row)
 {
-	int pos = d->p->pos[row], last = d->a->both_ways && d->p->see ? d->p->see[row] : pos;
-
-	return d->a->ahead && last - pos > d->a->ahead ? pos + d->a->ahead : last;
+	return d->chosen ? chosen_of(d, row)[0] - 1 : attn_last(d->p, d->a, row);
 }
 
 /* Segments of which the unit's rows see something: [segment_first, segments_end). */
@@ -77,6 +97,14 @@ static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum 
 	size_t row = (size_t)head * (size_t)v->page_rows + (size_t)(pos % v->page_rows);
 
 	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
+}
+
+/* A unit's row of keys or values. */
+static inline uint8_t *unit_row_at(const struct attend *d, const struct unit *u, enum kv_side side, int at)
+{
+	int pos = d->chosen ? chosen_of(d, u->row)[1 + at] : at;
+
+	return kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, pos);
 }
 
 static inline void layer_kernels(struct kv_kernels kv[2], const struct kv_layer *y, enum cpu_level level)

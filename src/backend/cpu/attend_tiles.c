@@ -20,7 +20,7 @@ struct ahead {
 /* A thread's memory. */
 struct desk {
 	uint8_t *q, *laid, *work; /* of all queries; of a segment; the kernel's */
-	uint8_t *copy[2];         /* a segment's keys and values, where pages are not a multiple of a run */
+	uint8_t *copy[2];         /* a segment's keys and values, where runs of them do not lie in pages */
 	float *acc, *m, *l;       /* of KV_QUERIES queries and a segment */
 	struct partial all;       /* merged, of all queries */
 	struct ahead ahead;
@@ -34,7 +34,7 @@ static size_t lines(size_t bytes)
 }
 static bool runs_lie(const struct attend *d)
 {
-	return d->view->page_rows % KV_RUN == 0;
+	return d->view->page_rows % KV_RUN == 0 && !d->chosen;
 }
 
 static size_t desk_lay(const struct attend *d, struct desk *k, uint8_t *p)
@@ -125,7 +125,7 @@ static int queries_seeing(const struct attend *d, const struct unit *u, int seg,
 static void segment_lay(const struct attend *d, const struct unit *u, struct desk *k, struct kv_segment *s, int seg,
                         int first, int n)
 {
-	int item = d->p->item[u->row], begin = seg * ATTN_SEGMENT, least = first / KV_RUN;
+	int begin = seg * ATTN_SEGMENT, least = first / KV_RUN;
 
 	s->first = first;
 	s->n = n;
@@ -134,10 +134,9 @@ static void segment_lay(const struct attend *d, const struct unit *u, struct des
 		size_t bytes = d->view->layer[d->layer].row_bytes[side];
 
 		for (int i = first; i < n && !runs_lie(d); i++)
-			memcpy(k->copy[side] + (size_t)i * bytes,
-			       kv_at(d->view, item, d->layer, side, u->kv_head, begin + i), bytes);
+			memcpy(k->copy[side] + (size_t)i * bytes, unit_row_at(d, u, side, begin + i), bytes);
 		for (int i = least; i * KV_RUN < n; i++)
-			run[i] = runs_lie(d) ? kv_at(d->view, item, d->layer, side, u->kv_head, begin + i * KV_RUN) :
+			run[i] = runs_lie(d) ? unit_row_at(d, u, side, begin + i * KV_RUN) :
 			                       k->copy[side] + (size_t)(i * KV_RUN) * bytes;
 		for (int i = 0; i < least; i++)
 			run[i] = run[least];
@@ -157,8 +156,7 @@ static void ahead_lay(const struct attend *d, const struct unit *u, struct desk 
 	n = sees(d, u, queries_of(d, u) - 1, seg);
 	for (enum kv_side side = KV_KEYS; side <= (k->few ? KV_KEYS : KV_VALUES); side++)
 		for (int i = sees_from(d, u, 0, seg) / KV_RUN * KV_RUN; i < n; i += KV_RUN)
-			h->run[h->n++] = kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head,
-			                       seg * ATTN_SEGMENT + i);
+			h->run[h->n++] = unit_row_at(d, u, side, seg * ATTN_SEGMENT + i);
 	h->each = (h->n + calls - 1) / calls;
 }
 

@@ -339,6 +339,21 @@ static void sink(float *acc, float max, float *sum, float score, int dim)
 		scale(acc, c, dim);
 }
 
+static void index_sum(float *score, const float *s, size_t ld, const float *w, int heads, int n)
+{
+	CHUNKS(n)
+	{
+		v16 sum = v16_zero();
+
+		for (int h = 0; h < heads; h++) {
+			v16 a = v16_max(v16_zero(), v16_load_n(s + (size_t)h * ld + i, m)); /* this order keeps a NaN */
+
+			sum = v16_fma(v16_set1(w[h]), a, sum);
+		}
+		v16_store_n(score + i, sum, m);
+	}
+}
+
 static void attn_out(float *out, const float *acc, float sum, const float *gate, int dim)
 {
 	v16 r = v16_set1(1.0f / sum);
@@ -424,5 +439,6 @@ const struct op_table LANES(op_table) = {
 	.merge = merge,
 	.sink = sink,
 	.attn_out = attn_out,
+	.index_sum = index_sum,
 	.gated_norm = gated_norm,
 };

@@ -52,6 +52,8 @@ struct op_table {
 	void (*sink)(float *acc, float max, float *sum, float score, int dim);
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
+	/* score[i] = sum over rising h of w[h] max(s[h * ld + i], 0), by fma from 0; i < n. */
+	void (*index_sum)(float *score, const float *s, size_t ld, const float *w, int heads, int n);
 
 	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */
 	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps,

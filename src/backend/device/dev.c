@@ -82,6 +82,18 @@ static void dev_moe(struct pass *p, float *out, bool add, const struct moe *m, c
 	dev_refuse(dev_of(p), "mixtures of experts");
 }
 
+static void dev_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a, const float *q, size_t q_row,
+                       size_t q_head, const float *weight, const struct kv_view *view, int layer)
+{
+	dev_refuse(dev_of(p), "indexers");
+}
+
+static void dev_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
+                              size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+{
+	dev_refuse(dev_of(p), "attention to what an indexer has chosen");
+}
+
 static void dev_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
                       const struct grid_rope *rope)
 {
@@ -143,6 +155,8 @@ static const struct backend_ops dev_ops = {
 	.by_head = dev_by_head,
 	.kv_append = dev_kv_append,
 	.attend = dev_attend,
+	.choose = dev_choose,
+	.attend_chosen = dev_attend_chosen,
 	.conv = dev_conv,
 	.recur = dev_recur,
 	.tape_apply = dev_tape_apply,

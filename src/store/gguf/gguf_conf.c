@@ -114,7 +114,8 @@ int64_t gguf_conf_block_int(struct gguf_conf *c, const char *key, int64_t i, int
 	const struct gguf_value *v = need(c, key, dflt == GGUF_NEEDED);
 	int64_t out = dflt == GGUF_NEEDED ? 1 : dflt;
 
-	if (v && v->array && v->n != (uint64_t)c->m->blocks)
+	if (v && v->array && v->n != (uint64_t)c->m->blocks &&
+	    (v->n != (uint64_t)(c->m->blocks - c->m->drafts) || (uint64_t)i >= v->n))
 		gguf_conf_fail(c, E_FORMAT, "key %s: has %" PRIu64 " elements, %s.block_count is %" PRId64, v->key,
 		               v->n, c->m->arch->name, c->m->blocks);
 	else if (v && (c->code = gguf_int(&c->m->part[0], v, (uint64_t)i, &out, c->err)))
@@ -213,7 +214,7 @@ static void put_yarn(struct gguf_conf *c, double factor)
 	/* DeepSeek: a tenth of what configs have.  Both of theirs are one number, so rotated rows keep their size. */
 	if (gguf_conf_has(c, "rope.scaling.yarn_log_multiplier")) {
 		double all = gguf_conf_float(c, "rope.scaling.yarn_log_multiplier", 0) *
-		             (strcmp(c->m->arch->name, "deepseek2") ? 1 : 10);
+		             (strncmp(c->m->arch->name, "deepseek", 8) ? 1 : 10);
 
 		gguf_put_float(c, "mscale", all);
 		gguf_put_float(c, "mscale_all_dim", all);

@@ -35,14 +35,19 @@ static int64_t most(struct gguf_conf *c, const char *key)
 }
 
 /* A list of names, one per block: `yes` where the key's element is not 0. */
-static void put_types(struct gguf_conf *c, const char *key, const char *yes, const char *no)
+static void put_trunk(struct gguf_conf *c, const char *member, const char *key, const char *yes, const char *no)
 {
-	gguf_put_name(c, "layer_types");
+	gguf_put_name(c, member);
 	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
 		buf_putc(c->out, i ? ',' : '[');
 		json_put_cstr(c->out, gguf_conf_block_int(c, key, i, 0) ? yes : no);
 	}
 	buf_putc(c->out, ']');
+}
+
+static void put_types(struct gguf_conf *c, const char *key, const char *yes, const char *no)
+{
+	put_trunk(c, "layer_types", key, yes, no);
 }
 
 /* Sizes of attention where its key and value heads are 0 in blocks of another kind. */
@@ -476,6 +481,31 @@ void gguf_config_deepseek(struct gguf_conf *c)
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* Which layers have an indexer.  Files of GLM 5.2 lack the key; its layers are known by the length of its context. */
+static void put_indexers(struct gguf_conf *c)
+{
+	enum { LONG = 1 << 20 };
+
+	if (!gguf_conf_has(c, "attention.indexer.types")) {
+		if (gguf_conf_int(c, "context_length", GGUF_NEEDED) >= LONG) {
+			gguf_put_int(c, "index_topk_freq", 4);
+			gguf_put_int(c, "index_skip_topk_offset", 3);
+		}
+		return;
+	}
+	put_trunk(c, "indexer_types", "attention.indexer.types", "full", "shared");
+}
+
+void gguf_config_dsa(struct gguf_conf *c)
+{
+	gguf_config_deepseek(c);
+	gguf_put_int(c, "index_n_heads", gguf_conf_int(c, "attention.indexer.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "index_head_dim", gguf_conf_int(c, "attention.indexer.key_length", GGUF_NEEDED));
+	gguf_put_int(c, "index_topk", gguf_conf_int(c, "attention.indexer.top_k", GGUF_NEEDED));
+	if (!strcmp(c->m->arch->name, "glm-dsa"))
+		put_indexers(c);
 }
 
 /* Writes the numbers, from 1, of the blocks that have a key head (attention), or of those without. */

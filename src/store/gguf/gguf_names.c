@@ -264,6 +264,18 @@ static const struct gguf_name deepseek[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name dsa[] = {
+	LATENT_NAMES,
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
+	{ "indexer.attn_q_b.weight", "self_attn.indexer.wq_b.weight", NULL, 0 },
+	{ "indexer.attn_k.weight", "self_attn.indexer.wk.weight", NULL, 0 },
+	{ "indexer.k_norm.weight", "self_attn.indexer.k_norm.weight", NULL, 0 },
+	{ "indexer.k_norm.bias", "self_attn.indexer.k_norm.bias", NULL, 0 },
+	{ "indexer.proj.weight", "self_attn.indexer.weights_proj.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name kimi_linear[] = {
 	LATENT_NAMES,
 	{ "ffn_gate_inp.weight", "block_sparse_moe.gate.weight", NULL, 0 },
@@ -588,6 +600,8 @@ static const struct gguf_arch archs[] = {
 	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
 	{ "minimax-m2", "minimax_m2", minimax, gguf_config_minimax, false },
 	{ "deepseek2", "deepseek_v3", deepseek, gguf_config_deepseek, false },
+	{ "deepseek32", "deepseek_v32", dsa, gguf_config_dsa, false },
+	{ "glm-dsa", "glm_moe_dsa", dsa, gguf_config_dsa, false },
 	{ "kimi-linear", "kimi_linear", kimi_linear, gguf_config_kimi_linear, false },
 	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
