@@ -184,7 +184,7 @@ with tempfile.TemporaryDirectory() as tmp:
     same(beside("deepseek_v3"), "kimi_k2", model_type="kimi_k2")
     same(in_tree("deepseek_mtp"), "deepseek_mtp")
     same(in_tree("dsa_mtp"), "dsa_mtp")
-    same(in_tree("dsa_mtp"), "dsa_often", indexer_types=None, index_topk_freq=2)
+    same(in_tree("dsa_mtp"), "dsa_often", indexer_types=None, index_topk_freq=2, index_skip_topk_offset=1)
     refused(in_tree("dsa_mtp"), "dsa_pattern", "index_topk_pattern", indexer_types=None, index_topk_pattern="FSF")
     refused(in_tree("dsa_mtp"), "dsa_dense", "layer 2 has no experts", mlp_layer_types=["dense", "sparse", "dense"])
     same(beside("deepseek_v32"), "deepseek_v32")
