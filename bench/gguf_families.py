@@ -140,4 +140,36 @@ def gpt_oss(out, m, c, layers, k):
             m.floats(p + "ffn_%s_exps.bias" % name, (n, rows), lambda rows=rows: 0.02 * m.rng.standard_normal((n, rows)))
 
 
+def encoder(out, m, shape, k):
+    """BERT with its tokenizer: the words "w0", "w1" ... are a token each."""
+    h, layers, heads, vocab = shape
+    put_all(out, "bert", k, U32=[("block_count", layers), ("context_length", 512), ("embedding_length", h), ("feed_forward_length", 4 * h),
+                                 ("attention.head_count", heads), ("pooling_type", 2)],
+            FLOAT=[("attention.layer_norm_epsilon", 1e-12)], BOOL=[("attention.causal", False)])
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + ["\u2581w%d" % i for i in range(vocab - 5)]
+    put = {"model": (k.STRING, "bert"), "tokens": (k.ARRAY, (k.STRING, words)),
+           "token_type": (k.ARRAY, (k.INT32, [3, 2, 3, 3, 3] + [1] * (vocab - 5))), "bos_token_id": (k.U32, 2),
+           "unknown_token_id": (k.U32, 1), "seperator_token_id": (k.U32, 3), "padding_token_id": (k.U32, 0), "token_type_count": (k.U32, 2)}
+    for key, (kind, v) in put.items():
+        out.put("tokenizer.ggml." + key, kind, v)
+
+    def norm(name):
+        m.vector(name + ".weight", h, 1)
+        m.vector(name + ".bias", h, 0)
+
+    m.matrix("token_embd", vocab, h)
+    m.floats("position_embd.weight", (512, h), lambda: 0.02 * m.rng.standard_normal((512, h)))
+    m.floats("token_types.weight", (2, h), lambda: 0.02 * m.rng.standard_normal((2, h)))
+    norm("token_embd_norm")
+    for i in range(layers):
+        p = "blk.%d." % i
+        for name, rows, cols in (("attn_q", h, h), ("attn_k", h, h), ("attn_v", h, h), ("attn_output", h, h), ("ffn_up", 4 * h, h),
+                                 ("ffn_down", h, 4 * h)):
+            m.matrix(p + name, rows, cols)
+            m.vector(p + name + ".bias", rows, 0)
+        norm(p + "attn_output_norm")
+        norm(p + "layer_output_norm")
+
+
+ENCODERS = {"bge-small": (384, 12, 12, 30522), "bge-base": (768, 12, 12, 30522), "bge-large": (1024, 24, 16, 30522)}   # width, layers, heads, words
 WRITTEN = {"gemma3_text": ("gemma3", gemma3), "gemma4": ("gemma4", gemma4), "gpt_oss": ("gpt-oss", gpt_oss)}

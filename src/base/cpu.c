@@ -21,6 +21,7 @@ static const struct {
 	[CPU_NEON] = { "neon", CPU_SCALAR },
 	[CPU_DOTPROD] = { "dotprod", CPU_NEON },
 	[CPU_I8MM] = { "i8mm", CPU_DOTPROD },
+	[CPU_BF16] = { "bf16", CPU_I8MM },
 };
 
 static atomic_int mask = CPU_LEVELS;

@@ -20,6 +20,7 @@ enum cpu_level {
 	CPU_NEON,       /* 64-bit Arm: Advanced SIMD, which all of them have */
 	CPU_DOTPROD,    /* and sdot (Armv8.2 DotProd: Cortex-A76, Neoverse N1, Apple M1) */
 	CPU_I8MM,       /* and smmla (Armv8.6 I8MM: Neoverse V1, Cortex-X2, Apple M2) */
+	CPU_BF16,       /* and bfmmla (Armv8.6 BF16: most of those that have I8MM) */
 	CPU_LEVELS
 };
 

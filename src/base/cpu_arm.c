@@ -4,7 +4,7 @@
 #include "base/cpu_system.h"
 
 /* asm/hwcap.h of arm64; older headers do not have all. */
-enum { CAP_ASIMD = 1 << 1, CAP_ASIMDDP = 1 << 20, CAP2_I8MM = 1 << 13 };
+enum { CAP_ASIMD = 1 << 1, CAP_ASIMDDP = 1 << 20, CAP2_I8MM = 1 << 13, CAP2_BF16 = 1 << 14 };
 
 bool cpu_detect_level(enum cpu_level level)
 {
@@ -15,6 +15,7 @@ bool cpu_detect_level(enum cpu_level level)
 	case CPU_NEON: return cap[0] & CAP_ASIMD;
 	case CPU_DOTPROD: return cap[0] & CAP_ASIMDDP;
 	case CPU_I8MM: return cap[1] & CAP2_I8MM;
+	case CPU_BF16: return cap[1] & CAP2_BF16;
 	default: return false;
 	}
 }

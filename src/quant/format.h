@@ -24,7 +24,12 @@
  *       even = fma(x[2 i], w[2 i], even), odd = fma(x[2 i + 1], w[2 i + 1], odd)
  *     over rising i, both from 0, then acc = acc + (even + odd), over rising
  *     blocks; what is denormal counts as zero, before and after every step.  At
- *     the other levels they are plain floats.
+ *     the other levels of x86 they are plain floats.
+ *   bf16 weights under ARITH_FAST at level bf16 of Arm ("bfmmla"): activations are rounded to bf16; per output,
+ *       acc = acc + (x[i] w[i] + x[i + 1] w[i + 1])
+ *     over rising even i, from 0 and to the next multiple of 8 inputs, the last ones 0; products are
+ *     exact; both sums are rounded to odd: what is beyond 24 bits is cut off, and if that was anything, the last
+ *     bit becomes 1; what is denormal counts as zero, before and after every step.
  *   attention over bf16 rows under ARITH_FAST at the same levels, heads of a multiple of 32
  *     dims up to 512: queries are rounded to bf16; a score is their sum by blocks of 32 dims as
  *     of bf16 weights above.  Per segment of 256 positions, at absolute ones, weights are
@@ -47,7 +52,7 @@
  * computed by the host for every backend.
  *
  * So all levels give the same bits as well, but for bf16 weights and for attention over bf16
- * rows, of which those with a dot product of bf16 give other bits than those without;
+ * rows, of which those with a dot product of bf16 give other bits than those without (level_orders);
  * checkkern and tests/backend test that with memcmp. */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
@@ -144,7 +149,8 @@ struct acts {
 	 * prepared.  Tile t begins at t * acts_pairs_bytes.  In it, at level amx: [blocks of
 	 * 32 inputs][16 pairs][16 rows][2]; zeros beyond the last row and input.  At level
 	 * avx512bf16: [rows][blocks of 32 inputs][4 inputs a b c d as c a d b]; zeros beyond
-	 * the last input. */
+	 * the last input.  At level bf16: [8 pairs of rows][fours of inputs, to a multiple of 32][2][4]; zeros beyond the
+	 * last input, and in place of the second row of a pair where there is none. */
 	const uint8_t *pairs;
 };
 enum { ACTS_TILE = 16, ACTS_TILED = 5 }; /* rows of a tile; fewer rows than the second are not read as tiles */
@@ -214,6 +220,13 @@ int weight_plain(struct weight *w, const char *name, enum dtype t, int rows, int
 int weight_coded(struct weight *w, const char *name, const char *mode, int bits, int group, int rows, int cols,
                  const void *data, size_t data_bytes, const void *scales, size_t scale_bytes, const void *biases,
                  size_t bias_bytes, enum dtype scale_type, struct err *err);
+
+/* Names of a level's orders of roundings, as the head of this file has them: of bf16 weights and of attention over bf16
+ * rows, both under ARITH_FAST.  "plain": as floats, as at the scalar level. */
+struct level_orders {
+	const char *products, *attention;
+};
+struct level_orders level_orders(enum cpu_level level);
 
 /* Peak arithmetic of a level: runs n rounds of its widest instruction on registers alone
  * and returns the multiplications and additions made.  Kinds: int8 with sums in int32,

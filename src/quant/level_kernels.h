@@ -22,6 +22,7 @@ struct level_kernels {
 	weight_mul_fn *bf16;
 	bool bf16_packed;
 	const struct kv_tiles *kv_tiles; /* attention over bf16 rows by dot products of bf16; NULL: as plain floats */
+	struct level_orders orders;
 	struct peaks peaks;
 };
 

@@ -13,6 +13,7 @@ static void make(struct level_kernels *k, enum cpu_level level)
 		level_lanes(k, &lane_table_scalar, kv_coded_scalar);
 		k->coded = coded_mul_scalar;
 		k->peaks.int8 = coded_peak_scalar;
+		k->orders = (struct level_orders){ .products = "plain", .attention = "plain" };
 	} else {
 		*k = *level_kernels(cpu_level_parent(level));
 		level_fill(k, level);
@@ -56,6 +57,11 @@ acts_quantise_fn *acts_quantiser(enum cpu_level level)
 void vec_kernels(struct vec_kernels *k, enum cpu_level level)
 {
 	*k = level_kernels(level)->lanes->vec;
+}
+
+struct level_orders level_orders(enum cpu_level level)
+{
+	return level_kernels(level)->orders;
 }
 
 void quant_peaks(struct peaks *p, enum cpu_level level)

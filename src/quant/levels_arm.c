@@ -1,4 +1,5 @@
 /* levels_arm.c - the kernels of the levels of 64-bit Arm. */
+#include "quant/bf16/bf16_kernels.h"
 #include "quant/coded/coded.h"
 #include "quant/coded/coded_table.h"
 #include "quant/kv/kv_coded.h"
@@ -37,11 +38,17 @@ void level_fill(struct level_kernels *k, enum cpu_level level)
 		k->coded = coded_mul_i8mm;
 		k->peaks.int8 = coded_peak_i8mm;
 		break;
+	case CPU_BF16:
+		k->pair = acts_pairs_arm;
+		k->bf16 = bf16_mul_arm;
+		k->orders.products = "bfmmla";
+		k->peaks.bf16 = bf16_peak_arm;
+		break;
 	default: break;
 	}
 }
 
 size_t level_bf16_scratch(const struct weight *w)
 {
-	return 0;
+	return bf16_scratch_arm(w->cols);
 }

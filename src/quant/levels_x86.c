@@ -87,6 +87,7 @@ static void fill_avx512bf16(struct level_kernels *k)
 	k->bf16 = floats ? bf16_mul_floats : bf16_mul_dot;
 	k->bf16_packed = true;
 	k->kv_tiles = floats ? &kv_tiles_floats : &kv_tiles_dot;
+	k->orders = (struct level_orders){ .products = "bf16", .attention = "bf16" };
 	k->peaks.bf16 = floats ? k->peaks.f32 : bf16_peak_avx512bf16;
 }
 

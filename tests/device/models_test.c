@@ -26,7 +26,7 @@ static enum cpu_level plain_level(void)
 	enum cpu_level best = CPU_SCALAR;
 
 	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
-		if (!cpu_level_includes(l, CPU_AVX512BF16))
+		if (!strcmp(level_orders(l).products, "plain") && !strcmp(level_orders(l).attention, "plain"))
 			best = l;
 	return best;
 }

@@ -2,9 +2,9 @@
 tests/golden and of the bundled one, by kind of cached keys and values, and of the states that a server keeps of it.  They
 are the same on every processor.
 
-    arithmetic.py WEFT [--few] [--levels LEVEL,...] [--run COMMAND] [--write]
+    arithmetic.py WEFT [--few | --bundled] [--levels LEVEL,...] [--run COMMAND] [--write]
 
---few, or WEFT_TEST_QUICK: the bundled model and some others.  --levels: by default the last level here of each arithmetic.  --run: words
+--few, or WEFT_TEST_QUICK: the bundled model and some others; --bundled: that one alone.  --levels: by default the last level here of each arithmetic.  --run: words
 before the program, as `qemu-aarch64 -L DIR`.  --write: write the table, for a new number only."""
 import argparse
 import hashlib
@@ -34,17 +34,19 @@ def number():
 
 def arithmetic_of(level):
     """The name of a level's orders of rounding (src/quant/format.h)."""
-    return "bf16" if "bf16" in level or level == "amx" else "plain"
+    return {"avx512bf16": "bf16", "amx": "bf16", "bf16": "bfmmla"}.get(level, "plain")
 
 
-def models(few):
+def models(o):
     found = ["models/weft-tiny"]
+    if o.bundled:
+        return found
     for d, folders, files in os.walk(os.path.join(TOP, "tests/golden")):
         folders[:] = [f for f in folders if not f.startswith("_")]  # parts of models, and models without logits
         if "config.json" in files and any(f.endswith(".safetensors") and not f.startswith(("golden", "draft", "vision"))
                                           for f in files):
             found.append(os.path.relpath(d, TOP))
-    return sorted(f for f in found if not few or f in FEW)
+    return sorted(f for f in found if not o.few or f in FEW)
 
 
 def levels(weft):
@@ -105,6 +107,7 @@ def main():
     args = argparse.ArgumentParser()
     args.add_argument("weft")
     args.add_argument("--few", action="store_true")
+    args.add_argument("--bundled", action="store_true")
     args.add_argument("--levels")
     args.add_argument("--run", default="")
     args.add_argument("--write", action="store_true")
@@ -114,7 +117,7 @@ def main():
     now, lines = {}, []
     with tempfile.TemporaryDirectory() as tmp:
         for level in o.levels.split(",") if o.levels else levels(weft):
-            for model in models(o.few):
+            for model in models(o):
                 for kind in KINDS:
                     d = logits(weft, level, model, kind, tmp)
                     if d:
@@ -137,7 +140,7 @@ def main():
         elif d != {table[key]}:
             lines.append("%s %s %s: other bits" % key)
     for key in table:
-        if key not in now and key[0] in models(o.few) and key[2] in {k[2] for k in now}:
+        if key not in now and key[0] in models(o) and key[2] in {k[2] for k in now}:
             lines.append("%s %s %s: in the table, and cannot be computed" % key)
     if of != number():
         lines.append("the table is of arithmetic %s, the program of %d" % (of, number()))

@@ -230,6 +230,7 @@ static void round_mul(const struct kind *k, struct shape h)
 	struct sample s;
 	struct rows x;
 	float *decoded, *want, *want_fast, *want_pairs;
+	const char *order = level_orders(cpu_detect()).products; /* a machine has no other but plain */
 	bool fast, pairs = !k->mode && k->plain == DT_BF16;
 
 	sample_make(&s, k, h.rows, h.cols, h.group, h.st, h.v);
@@ -248,7 +249,7 @@ static void round_mul(const struct kind *k, struct shape h)
 
 			want[r * h.rows + o] = truth_dot(row, decoded, h.cols);
 			if (pairs)
-				want_pairs[r * h.rows + o] = truth_pairs(decoded, row, h.cols);
+				want_pairs[r * h.rows + o] = truth_bf16(order, decoded, row, h.cols);
 		}
 		check_truth(k, &x, &h, want + o, decoded, NULL);
 		if (!fast)
@@ -264,9 +265,9 @@ static void round_mul(const struct kind *k, struct shape h)
 			rows_pair(&x, l);
 		check_mul(k, &s, &x, &h, l, ARITH_F32, want);
 		check_mul(k, &s, &x, &h, l, ARITH_FAST,
-		          fast                                           ? want_fast :
-		          pairs && cpu_level_includes(l, CPU_AVX512BF16) ? want_pairs :
-		                                                           want);
+		          fast                                               ? want_fast :
+		          pairs && strcmp(level_orders(l).products, "plain") ? want_pairs :
+		                                                               want);
 	}
 	sample_drop(&s);
 	rows_drop(&x);
@@ -313,10 +314,11 @@ static void round_bits(void)
 	for (int o = 0; o < h.rows; o++) {
 		s.w.fmt->decode(decoded, &s.w, o);
 		for (int r = 0; r < h.n; r++)
-			want[r * h.rows + o] = truth_pairs(decoded, f + r * h.cols, h.cols);
+			want[r * h.rows + o] = truth_bf16(level_orders(cpu_detect()).products, decoded, f + r * h.cols,
+			                                  h.cols);
 	}
 	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l)) {
-		if (!cpu_level_includes(l, CPU_AVX512BF16))
+		if (!strcmp(level_orders(l).products, "plain"))
 			continue;
 		rows_pair(&x, l);
 		check_mul(&half, &s, &x, &h, l, ARITH_FAST, want);

@@ -278,7 +278,7 @@ static float fma_no_denormal(float a, float b, float c)
 	return no_denormal(sum);
 }
 
-float truth_pairs(const float *w, const float *x, int n)
+static float truth_pairs(const float *w, const float *x, int n)
 {
 	float acc = 0;
 
@@ -294,6 +294,57 @@ float truth_pairs(const float *w, const float *x, int n)
 		acc = no_denormal(acc + no_denormal(part[0] + part[1]));
 	}
 	return acc;
+}
+
+/* a + b rounded to odd; denormals count as zero. */
+static float add_odd(float a, float b)
+{
+	double sum = (double)a + (double)b, back = sum - (double)a,
+	       lost = ((double)a - (sum - back)) + ((double)b - back);
+	float f = (float)sum;
+	uint32_t bits;
+
+	if (isnan(sum) || isinf(sum))
+		return f;
+	if (fabs(sum) >= 0x1p128)
+		return copysignf(INFINITY, f);
+	if (fabs(sum) < 0x1p-126)
+		return copysignf(0, f);
+	if ((double)f == sum && lost == 0)
+		return f;
+	if (fabs((double)f) > fabs(sum) || ((double)f == sum && (lost < 0) == (f > 0)))
+		f = nextafterf(f, 0);
+	memcpy(&bits, &f, sizeof bits);
+	bits |= 1;
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+/* The product of numbers of 8 bits, which a float holds unless it is too large or too small. */
+static float mul_exact(float a, float b)
+{
+	return no_denormal(a * b);
+}
+
+static float truth_bfmmla(const float *w, const float *x, int n)
+{
+	float acc = 0;
+
+	for (int k = 0; k < (n + 7) / 8 * 8; k += 2) {
+		float a[2] = { 0 }, b[2] = { 0 };
+
+		for (int i = 0; i < 2 && k + i < n; i++) {
+			a[i] = no_denormal(bf16_to_float(float_to_bf16(x[k + i])));
+			b[i] = no_denormal(w[k + i]);
+		}
+		acc = add_odd(acc, add_odd(mul_exact(a[0], b[0]), mul_exact(a[1], b[1])));
+	}
+	return acc;
+}
+
+float truth_bf16(const char *order, const float *w, const float *x, int n)
+{
+	return strcmp(order, "bfmmla") ? truth_pairs(w, x, n) : truth_bfmmla(w, x, n);
 }
 
 /* ---- activations ---- */

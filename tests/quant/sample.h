@@ -49,10 +49,10 @@ struct coded_row {
 void coded_row_make(struct coded_row *t, const struct kind *k, const struct weight *w, int o);
 void coded_row_drop(struct coded_row *t);
 
-/* One output for row r, in the order of roundings that format.h promises: of coded weights; of n bf16 weights at levels
- * that have arithmetic of bf16. */
+/* One output for row r, in the order of roundings that format.h promises: of coded weights; of n bf16 weights at a level
+ * whose order of products (struct level_orders) is not plain. */
 float truth_coded(const struct coded_row *t, const struct acts *x, int r);
-float truth_pairs(const float *w, const float *x, int n);
+float truth_bf16(const char *order, const float *w, const float *x, int n);
 
 struct rows {
 	struct acts a;

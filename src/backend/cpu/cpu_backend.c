@@ -364,17 +364,17 @@ static const struct backend_ops cpu_ops = {
 	.close = cpu_close,
 };
 
-/* The orders of format.h are two: with a dot product of bf16, or tiles of it, and at all other levels. */
-static bool has_bf16(enum cpu_level level)
+/* "plain", or "bf16, attention plain": the orders of format.h. */
+static void name_arithmetic(struct cpu_backend *c)
 {
-	return cpu_level_includes(level, CPU_AVX512BF16);
-}
+	const char *products = level_orders(c->choices.level).products;
+	const char *attention = level_orders(c->choices.attention).attention;
 
-static const char *arithmetic_of(const struct choices *c)
-{
-	if (has_bf16(c->level) == has_bf16(c->attention))
-		return has_bf16(c->level) ? "bf16" : "plain";
-	return has_bf16(c->level) ? "bf16, attention plain" : "plain, attention bf16";
+	if (!strcmp(products, attention))
+		snprintf(c->arithmetic, sizeof c->arithmetic, "%s", products);
+	else
+		snprintf(c->arithmetic, sizeof c->arithmetic, "%s, attention %s", products, attention);
+	c->be.arithmetic = c->arithmetic;
 }
 
 /* "avx512bf16", or "avx512bf16, attention avx512". */
@@ -399,7 +399,7 @@ struct backend *backend_cpu_open_chosen(int threads, const struct choices *choic
 	c->pack = pack_new();
 	c->be = (struct backend){ .ops = &cpu_ops, .threads = pool_threads(c->pool) };
 	c->choices = *choices;
-	c->be.arithmetic = arithmetic_of(choices);
+	name_arithmetic(c);
 	c->be.order = "cpu";
 	name_level(c);
 	c->op = level_ops(level)->op;
