@@ -145,10 +145,43 @@ static void head_bidirec(struct reading *r)
 		r->code = c.code;
 }
 
+/* The step that scores the last row by the difference of two words' rows, of a model that is asked for one of them. */
+static void add_words(struct reading *r, const float *w)
+{
+	r->e->rows = ROWS_LAST;
+	r->e->asks = true;
+	reading_step(r, (struct embed_step){ .in = r->m->shape.hidden, .out = 1, .w = w }, "the words' rows");
+}
+
+/* Qwen3-Reranker as vLLM names it, with the rows of yes and no as its classifier. */
+static void head_yes_no(struct reading *r)
+{
+	int hidden = r->m->shape.hidden, rows = 0;
+	const float *two = reading_floats(r, "score.weight", hidden, &rows);
+	float *w;
+
+	if (!two || rows != 2) {
+		reading_fail(r, E_FORMAT, "%s: tensor score.weight: %d rows, where those of yes and no are read", r->st->dir,
+		             rows);
+		return;
+	}
+	w = arena_zalloc(&r->e->arena, (size_t)hidden * sizeof *w);
+	for (int i = 0; i < hidden; i++)
+		w[i] = two[i] - two[hidden + i];
+	add_words(r, w);
+}
+
 /* A model that writes is asked at its right-most token that is not the pad. */
 static void head_writer(struct reading *r)
 {
+	bool asks = false;
 	int64_t pad = -1;
+
+	json_to_bool(json_get(r->st->config, "is_original_qwen3_reranker"), &asks);
+	if (asks) {
+		head_yes_no(r);
+		return;
+	}
 
 	json_to_int(json_get(r->st->config, "pad_token_id"), &pad);
 	r->e->rows = ROWS_LAST;
@@ -219,9 +252,7 @@ void head_of_words(struct reading *r, int32_t yes, int32_t no)
 			w[i] += k ? -row[i] : row[i];
 	}
 	free(row);
-	r->e->rows = ROWS_LAST;
 	r->e->kind = RANKS;
-	r->e->asks = true;
 	r->e->act = SCORES_SIGMOID;
-	reading_step(r, (struct embed_step){ .in = hidden, .out = 1, .w = w }, "the words' rows");
+	add_words(r, w);
 }

@@ -78,8 +78,8 @@ def keys(f, c, folder, change):
     if f.arch == "gemma-embedding":
         f.put("attention.sliding_window", c["sliding_window"])
         f.put("attention.sliding_window_pattern", c["_sliding_window_pattern"])
-    if c.get("id2label"):
-        f.put("classifier.output_labels", list(c["id2label"].values()))
+    if c.get("id2label") or change.get("asks"):
+        f.put("classifier.output_labels", ["yes", "no"] if "asks" in change else list(c["id2label"].values()))
 
 
 def tokens(f, folder):
@@ -135,6 +135,8 @@ def convert(folder, arch, path, change={}):
             if base == "embeddings.position_embeddings" and c["model_type"] == "xlm-roberta":
                 v = v[c["pad_token_id"] + 1:]
             f.add("%s.%s" % (TOP[base], kind), v)
+    if change.get("asks"):     # the words' rows of the output matrix, yes before no
+        f.add("cls.output.weight", all_tensors(folder)["model.embed_tokens.weight"][change["asks"]])
     for n in (2, 3):
         dense = os.path.join(folder, "%d_Dense" % n, "model.safetensors")
         if os.path.exists(dense):
@@ -146,7 +148,8 @@ def convert(folder, arch, path, change={}):
 # Not xlm_roberta: a text of its golden has the pad, whose position the converter cuts off.
 GOLDENS = (("bert", "bert"), ("bge_reranker", "bert"), ("modernbert", "modern-bert"),
            ("modernbert_reranker", "modern-bert"), ("nomic_bert", "nomic-bert"), ("jina_bert", "jina-bert-v2"),
-           ("embedding_gemma", "gemma-embedding"), ("llama_bidirec", "llama-embed"), ("qwen3_embedding", "qwen3"))
+           ("embedding_gemma", "gemma-embedding"), ("llama_bidirec", "llama-embed"), ("qwen3_embedding", "qwen3"),
+           ("qwen3_reranker", "qwen3", {"pooling_type": 4, "attention.causal": True, "asks": [97, 21]}))
 
 
 def refused(weft, root, tmp):
@@ -157,6 +160,7 @@ def refused(weft, root, tmp):
             ("bert", "bert", {"pooling_type": 9}, "bert.pooling_type: 9"),
             ("bert", "bert", {"pooling_type": 4}, "tensor cls.output.weight: missing"),
             ("nomic_bert", "nomic-bert", {"pooling_type": 4}, "nomic-bert.pooling_type: rank is not done"),
+            ("qwen3_reranker", "qwen3", {"pooling_type": 4, "attention.causal": True, "asks": [97, 21, 5]}, "tensor cls.output.weight: 3 rows"),
             ("qwen3_embedding", "qwen3", {"attention.causal": False}, "qwen3.attention.causal: false is not done")):
         if not os.path.isdir(os.path.join(root, name)):
             continue
@@ -175,13 +179,13 @@ def main():
     made, with_tokens = [], []
     with tempfile.TemporaryDirectory() as tmp:
         failed = refused(weft, root, tmp)
-        for name, arch in GOLDENS:
+        for name, arch, *change in GOLDENS:
             folder, path = os.path.join(root, name, "hf-bf16"), os.path.join(tmp, name + ".gguf")
             if not os.path.isdir(folder):
                 print("skipped: no %s" % folder)
                 continue
             made.append("%s=%s" % (name, path))
-            if convert(folder, arch, path):
+            if convert(folder, arch, path, *change):
                 with_tokens.append(made[-1])
         for command in ([program, root, *made], [texts, root, *with_tokens]):
             failed |= subprocess.run(command).returncode

@@ -134,6 +134,17 @@ void gguf_config_gemma_embedding(struct gguf_conf *c)
 	gguf_put_bool(c, "use_bidirectional_attention", true);
 }
 
+/* Qwen3-Reranker: the rows of the words yes and no, in this order. */
+static void put_reranker(struct gguf_conf *c)
+{
+	if (rows_of(c, "cls.output.weight") != 2)
+		gguf_conf_fail(c, E_UNSUPPORTED,
+		               "tensor cls.output.weight: %" PRId64 " rows; of this architecture 2 are read, of yes and no",
+		               rows_of(c, "cls.output.weight"));
+	put_head(c, "Qwen3ForCausalLM", "Qwen3ForSequenceClassification");
+	gguf_put_bool(c, "is_original_qwen3_reranker", true);
+}
+
 void gguf_config_pooling(struct gguf_conf *c)
 {
 	const struct gguf_arch *a = c->m->arch;
@@ -152,11 +163,13 @@ void gguf_config_pooling(struct gguf_conf *c)
 	if (pool < POOL_NONE || pool > POOL_RANK)
 		gguf_conf_fail(c, E_FORMAT, "key %s.pooling_type: %" PRId64 "; 0 to 4 are read", a->name, pool);
 	else if (pool == POOL_RANK && a->config != gguf_config_bert && a->config != gguf_config_jina_bert &&
-	         a->config != gguf_config_modern_bert)
+	         a->config != gguf_config_modern_bert && strcmp(a->name, "qwen3"))
 		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.pooling_type: rank is not done for this architecture",
 		               a->name);
 	else if (pool == POOL_RANK && !gguf_conf_has_tensor(c, "cls.output.weight"))
 		gguf_conf_fail(c, E_MISSING, "tensor cls.output.weight: missing, and %s.pooling_type is rank", a->name);
+	else if (pool == POOL_RANK && !a->both_ways)
+		put_reranker(c);
 }
 
 /* ---- the files of sentence-transformers ---- */

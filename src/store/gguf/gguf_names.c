@@ -126,6 +126,10 @@ const struct gguf_name gguf_behind_names[] = {
 };
 
 static const struct gguf_name none[] = { { NULL, NULL, NULL, 0 } };
+static const struct gguf_name qwen3[] = {
+	{ "cls.output.weight", "score.weight", NULL, 0 }, /* of rerankers */
+	{ NULL, NULL, NULL, 0 },
+};
 
 /* The rows of q and k, in pairs for the other rotation. */
 static const struct gguf_name llama[] = {
@@ -584,7 +588,7 @@ static const struct gguf_arch archs[] = {
 	{ "bailingmoe2", "bailing_moe", bailing2, gguf_config_bailing2, false },
 	{ "qwen2", "qwen2", none, gguf_config_plain, false },
 	{ "qwen2moe", "qwen2_moe", none, gguf_config_qwen2_moe, false },
-	{ "qwen3", "qwen3", none, gguf_config_plain, false },
+	{ "qwen3", "qwen3", qwen3, gguf_config_plain, false },
 	{ "qwen3moe", "qwen3_moe", none, gguf_config_qwen3_moe, false },
 	/* The text of models that see; positions of text alone turn as they do without sections. */
 	{ "qwen2vl", "qwen2", none, gguf_config_plain, false },
