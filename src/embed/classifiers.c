@@ -161,8 +161,8 @@ static void head_yes_no(struct reading *r)
 	float *w;
 
 	if (!two || rows != 2) {
-		reading_fail(r, E_FORMAT, "%s: tensor score.weight: %d rows, where those of yes and no are read", r->st->dir,
-		             rows);
+		reading_fail(r, E_FORMAT, "%s: tensor score.weight: %d rows, where those of yes and no are read",
+		             r->st->dir, rows);
 		return;
 	}
 	w = arena_zalloc(&r->e->arena, (size_t)hidden * sizeof *w);

@@ -26,6 +26,7 @@ const struct route routes[] = {
 	{ .path = "/embed_all", .post = true, .shape = SHAPE_TEI, .endpoint = &tei_embed_all_endpoint },
 	{ .path = "/predict", .post = true, .shape = SHAPE_TEI, .endpoint = &predict_endpoint },
 	{ .path = "/similarity", .post = true, .shape = SHAPE_TEI, .endpoint = &similarity_endpoint },
+	{ .path = "/info", .exact = true, .shape = SHAPE_TEI, .endpoint = &tei_info_endpoint },
 	{ .path = "/v1/responses", .post = true, .endpoint = &responses_endpoint },
 	{ .path = "/v1/responses/input_tokens", .post = true, .endpoint = &input_tokens_endpoint },
 	{ .path = "/v1/responses/compact", .post = true, .endpoint = &response_compact_endpoint },

@@ -70,6 +70,15 @@ class Case(unittest.TestCase):
         self.assertIn(words, r.text())
         return r.json()
 
+    def info(self):
+        """TEI's /info: its length is the one that texts are held to."""
+        r = self.s.ask("GET", "/info")
+        self.assertEqual(r.status, 200, r.text())
+        of = r.json()
+        self.assertEqual((of["max_client_batch_size"], of["auto_truncate"]), (2048, True))
+        self.assertGreater(of["max_input_length"], 0)
+        return of
+
 
 class Vectors(Case):
     name = BERT
@@ -183,6 +192,9 @@ class Vectors(Case):
         self.assertEqual(r["data"][0]["embedding"], r["data"][2047]["embedding"])
         self.bad("/v1/embeddings", {"input": ["cats"] * 2049}, "2049 texts")
 
+    def test_info(self):
+        self.assertEqual(self.info()["model_type"], {"embedding": {"pooling": "cls"}})
+
     def test_what_it_cannot(self):
         talk = {"messages": [{"role": "user", "content": "x"}]}
         for path, body in (("/v1/chat/completions", talk), ("/v1/completions", {"prompt": "x"}), ("/v1/messages", dict(talk, max_tokens=1)),
@@ -248,6 +260,9 @@ class Scores(Case):
 
 class Labels(Case):
     name = CROSS
+
+    def test_info(self):
+        self.assertEqual(self.info()["model_type"], {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}})
 
     def test_reference(self):
         """The folder says that its scores are the logits."""

@@ -1,5 +1,5 @@
-/* api_embed.c - vectors of texts: POST /v1/embeddings of OpenAI's API, ollama's /api/embed and /api/embeddings, TEI's /embed
- * and /embed_all, llama-server's /embedding, Cohere's /v2/embed, vLLM's /pooling.
+/* api_embed.c - vectors of texts: POST /v1/embeddings of OpenAI's API, ollama's /api/embed and /api/embeddings, TEI's /embed,
+ * /embed_all and /info, llama-server's /embedding, Cohere's /v2/embed, vLLM's /pooling.
  *
  * A text is a prompt like any: what is kept of it, and what else is in its step, change no bit of its vector. */
 #include <math.h>
@@ -462,3 +462,66 @@ const struct endpoint tei_embed_all_endpoint = TEXTS_ENDPOINT("embd-", read_tei,
 const struct endpoint llama_embedding_endpoint = TEXTS_ENDPOINT("embd-", read_llama, whole_llama, NULL);
 const struct endpoint cohere_embed_endpoint = TEXTS_ENDPOINT("embd-", read_cohere, whole_cohere, NULL);
 const struct endpoint pooling_endpoint = TEXTS_ENDPOINT("pool-", read_pooling, whole_pooling, NULL);
+
+/* ---- TEI's /info ---- */
+
+/* The labels of a head, by number and by name. */
+static void put_labels(struct buf *b, const struct embedder *e)
+{
+	char scratch[32];
+
+	buf_puts(b, "{\"id2label\":{");
+	for (int i = 0; i < e->out; i++) {
+		buf_printf(b, "%s\"%d\":", i ? "," : "", i);
+		json_put_cstr(b, embedder_label(e, i, scratch));
+	}
+	buf_puts(b, "},\"label2id\":{");
+	for (int i = 0; i < e->out; i++) {
+		buf_puts(b, i ? "," : "");
+		json_put_cstr(b, embedder_label(e, i, scratch));
+		buf_printf(b, ":%d", i);
+	}
+	buf_puts(b, "}}");
+}
+
+static void put_kind(struct buf *b, const struct embedder *e)
+{
+	if (e && e->kind != EMBEDS) {
+		buf_printf(b, "{\"%s\":", e->kind == RANKS ? "reranker" : "classifier");
+		put_labels(b, e);
+	} else {
+		buf_printf(b, "{\"embedding\":{\"pooling\":\"%s\"}",
+		           !e || e->rows == ROWS_LAST ? "last_token" :
+		           e->rows == ROWS_FIRST      ? "cls" :
+		                                        "mean");
+	}
+	buf_putc(b, '}');
+}
+
+static void tei_info(struct exchange *x)
+{
+	const struct embedder *e;
+	const struct served *d;
+	struct problem p;
+	struct buf b;
+	int most;
+
+	if (known_ask(x, &p)) {
+		exchange_refuse(x, &p);
+		return;
+	}
+	d = &x->model->served;
+	e = d->embedder;
+	most = e && e->max_tokens && e->max_tokens < d->ctx_max ? e->max_tokens : d->ctx_max;
+	buf_init(&b);
+	buf_puts(&b, "{\"model_id\":");
+	json_put_cstr(&b, d->name);
+	buf_puts(&b, ",\"model_sha\":null,\"model_type\":");
+	put_kind(&b, e);
+	buf_printf(&b, ",\"max_input_length\":%d,\"max_client_batch_size\":%d,\"auto_truncate\":true}\n", most,
+	           TEXTS_MAX);
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct endpoint tei_info_endpoint = { .ready = tei_info };

@@ -139,7 +139,8 @@ static void put_reranker(struct gguf_conf *c)
 {
 	if (rows_of(c, "cls.output.weight") != 2)
 		gguf_conf_fail(c, E_UNSUPPORTED,
-		               "tensor cls.output.weight: %" PRId64 " rows; of this architecture 2 are read, of yes and no",
+		               "tensor cls.output.weight: %" PRId64
+		               " rows; of this architecture 2 are read, of yes and no",
 		               rows_of(c, "cls.output.weight"));
 	put_head(c, "Qwen3ForCausalLM", "Qwen3ForSequenceClassification");
 	gguf_put_bool(c, "is_original_qwen3_reranker", true);
