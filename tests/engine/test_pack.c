@@ -270,7 +270,7 @@ static void test_flips(void **state)
 	read_whole(path, &b);
 	fd = open(path, O_WRONLY);
 	assert_true(fd >= 0);
-	for (size_t i = 0; i < b.n; i++) {
+	for (size_t i = 0; i < b.n; i += getenv("WEFT_TEST_QUICK") && i > 400 ? 5 : 1) {
 		char flipped = (char)(b.p[i] ^ 1 << i % 8);
 
 		assert_int_equal(pwrite(fd, &flipped, 1, (off_t)i), 1);

@@ -339,7 +339,7 @@ int spill_copy(const struct spill_io *io, const struct spill_part *from, int to,
                struct check128 *body, struct err *err)
 {
 	enum { PIECE = 1 << 20 };
-	uint8_t *piece = xmalloc(PIECE);
+	uint8_t *piece = xmalloc(from->bytes < PIECE ? (size_t)from->bytes + 1 : PIECE);
 	struct check128_run run;
 	struct sha256 all;
 	int rc = 0;
