@@ -364,17 +364,26 @@ static const struct backend_ops cpu_ops = {
 	.close = cpu_close,
 };
 
-/* "plain", or "bf16, attention plain": the orders of format.h. */
-static void name_arithmetic(struct cpu_backend *c)
+/* The orders of format.h that levels have. */
+static const char *arithmetic_of(const struct choices *c)
 {
-	const char *products = level_orders(c->choices.level).products;
-	const char *attention = level_orders(c->choices.attention).attention;
+	static const struct {
+		const char *products, *attention, *name;
+	} names[] = {
+		{ "plain", "plain", "plain" },
+		{ "bf16", "bf16", "bf16" },
+		{ "bf16", "plain", "bf16, attention plain" },
+		{ "plain", "bf16", "plain, attention bf16" },
+		{ "bfmmla", "plain", "bfmmla, attention plain" },
+	};
+	const char *products = level_orders(c->level).products, *attention = level_orders(c->attention).attention;
+	size_t i = 0;
 
-	if (!strcmp(products, attention))
-		snprintf(c->arithmetic, sizeof c->arithmetic, "%s", products);
-	else
-		snprintf(c->arithmetic, sizeof c->arithmetic, "%s, attention %s", products, attention);
-	c->be.arithmetic = c->arithmetic;
+	while (strcmp(names[i].products, products) != 0 || strcmp(names[i].attention, attention) != 0) {
+		i++;
+		assert(i < sizeof names / sizeof *names);
+	}
+	return names[i].name;
 }
 
 /* "avx512bf16", or "avx512bf16, attention avx512". */
@@ -399,7 +408,7 @@ struct backend *backend_cpu_open_chosen(int threads, const struct choices *choic
 	c->pack = pack_new();
 	c->be = (struct backend){ .ops = &cpu_ops, .threads = pool_threads(c->pool) };
 	c->choices = *choices;
-	name_arithmetic(c);
+	c->be.arithmetic = arithmetic_of(choices);
 	c->be.order = "cpu";
 	name_level(c);
 	c->op = level_ops(level)->op;

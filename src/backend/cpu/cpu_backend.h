@@ -36,7 +36,7 @@ struct made {
 struct cpu_backend {
 	struct backend be;
 	struct choices choices;
-	char level[64], arithmetic[64];
+	char level[64];
 	struct pool *pool;
 	const struct op_table *op;
 	const struct recur_table *recur;
