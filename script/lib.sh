@@ -43,8 +43,18 @@ install_groups() {
 		die "apt-get install failed:$missing"
 }
 
+# own_build DIR: removes a build folder that was configured for another checkout, as that of a copied tree is: Meson
+# and Ninja would go on with the other's files.
+own_build() {
+	[ ! -f "$1/meson-info/meson-info.json" ] || grep -qF "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" || {
+		say "$1 was configured for another checkout; it is made again"
+		rm -rf "$1"
+	}
+}
+
 # build_release: configures once and builds build/weft.
 build_release() {
+	own_build build
 	[ -f build/build.ninja ] || meson setup build --buildtype=release >&2
 	ninja -C build weft >&2
 	[ -x build/weft ] || die "the build left no build/weft"
@@ -52,6 +62,7 @@ build_release() {
 
 # setup_aarch64 OPTION...: configures build-aarch64 for the cross compiler, with tests to run under qemu.
 setup_aarch64() {
+	own_build build-aarch64
 	script/sysroot build-aarch64/sysroot arm64
 	root=$PWD/build-aarch64/sysroot
 	libs=$root/usr/lib/aarch64-linux-gnu
