@@ -19,6 +19,8 @@ double memory_pressure(void);
 /* Bytes of this process's resident memory that are anonymous: those of mapped files are not counted.  0 where the
  * system does not say. */
 size_t memory_own(void);
+/* Bytes of this process's resident memory, with mapped files.  0 where the system does not say. */
+size_t memory_resident(void);
 
 /* Tests: paths begin with this in place of "" (linux/). */
 extern const char *memory_root;

@@ -3,6 +3,7 @@ Run as: test_others.py STUB_SERVER TOKENIZER.JSON"""
 import base64
 import json
 import math
+import re
 import struct
 import sys
 import tempfile
@@ -43,6 +44,19 @@ class Paths(SharedStub):
         r = self.s.post("/v2/chat", {})
         self.assertEqual(r.status, 404)
         self.assertIn("/v1/", r.error()["message"])
+        # Where nothing is, the reply has the form of the API that the path would be of.
+        self.assertIn("there is nothing at", self.s.post("/api/other", {}).json()["error"])
+        self.assertEqual(self.s.post("/v1/messages/other", {}).json()["type"], "error")
+
+    def test_version(self):
+        of = self.s.ask("GET", "/version").json()["version"]
+        self.assertRegex(of, r"^\d+\.\d+\.\d+$")
+        self.assertEqual(self.s.ask("GET", "/props").json()["build_info"], "weft " + of)
+        page = self.s.ask("GET", "/metrics").text()
+        self.assertRegex(page, r'(?m)^weft_build_info\{version="%s",level="\w+"\} 1$' % of)
+        for name in "process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds":
+            value = float(re.search(r"(?m)^%s ([\d.e+]+)$" % name, page).group(1))
+            self.assertGreater(value, 0, name)
 
 
 class Wishes(SharedStub):
@@ -368,6 +382,8 @@ class Ollama(SharedStub):
         self.assertGreater(last["prompt_eval_count"], 0)
         whole = self.s.post("/api/chat", dict(body, stream=False)).json()
         self.assertEqual((whole["message"]["content"], whole["done"]), (text, True))
+        r = self.s.post("/api/chat", dict(body, options={"num_predict": 4, "num_ctx": 200000}))
+        self.assertEqual(r.headers["x-weft-warning"], "ignored fields: options.num_ctx")
 
     def test_think(self):
         body = user("hm</think>yes", think=True, stream=False, options={"num_predict": 9})
@@ -423,7 +439,8 @@ class Ollama(SharedStub):
                 ("/api/generate", {"model": "llama3"}, 404, "llama3"),
                 ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400, "text only"),
                 ("/api/chat", user("x", options=5), 400, "options"), ("/api/pull", {"model": "x"}, 501, "/api/pull"),
-                ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):
+                ("/api/push", {"model": "x"}, 501, "/api/push"), ("/api/create", {"model": "x"}, 501, "/api/create"),
+                ("/api/copy", {"source": "x"}, 501, "/api/copy"), ("/api/show", {"model": "other"}, 404, "other"), ("/api/chat", user("say fail", stream=False), 500, "stub")):
             with self.subTest(path=path, body=body):
                 r = self.s.post(path, body)
                 self.assertEqual(r.status, status, r.text())

@@ -188,6 +188,11 @@ size_t memory_own(void)
 	return kilobytes("/proc/self/status", "RssAnon", 0);
 }
 
+size_t memory_resident(void)
+{
+	return kilobytes("/proc/self/status", "VmRSS", 0);
+}
+
 /* The share in a file of PSI; below 0: it is not there. */
 static double pressure_in(struct buf *b, const char *path)
 {

@@ -38,3 +38,8 @@ size_t memory_own(void)
 {
 	return 0;
 }
+
+size_t memory_resident(void)
+{
+	return 0;
+}

@@ -1,7 +1,11 @@
 /* api_metrics.c - GET /metrics: what the server and its engine count, in Prometheus' text format 0.0.4.
  *
  * Our own names come first, then those of vLLM for what has the same meaning there, since gateways scrape them. */
+#include <sys/resource.h>
+
+#include "base/cpu.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "server/chat/turns.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -416,6 +420,24 @@ static void put_models(const struct page *p, struct server *s)
 	}
 }
 
+/* What Prometheus' own clients tell of each process, under their names. */
+static void put_process(struct buf *b, const struct server *s)
+{
+	const struct page p = { b, "process_", "" };
+	size_t resident = memory_resident();
+	struct rusage used;
+
+	if (!getrusage(RUSAGE_SELF, &used)) {
+		describe(&p, "cpu_seconds_total", "counter", "Processor time of the process, of user and system.");
+		sample(&p, "cpu_seconds_total", "",
+		       (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+		               (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+	}
+	if (resident)
+		gauge(&p, "resident_memory_bytes", "Resident memory of the process.", (double)resident);
+	gauge(&p, "start_time_seconds", "When the process began, in seconds since 1970.", (double)s->created);
+}
+
 /* m: the model whose engine is told of; NULL: it is not loaded. */
 static void put_page(struct buf *b, struct server *s, struct known_model *m, const struct engine_stats *e,
                      const struct workers_stats *w)
@@ -428,6 +450,11 @@ static void put_page(struct buf *b, struct server *s, struct known_model *m, con
 	json_put_cstr(&model, m ? m->about.name : ""); /* the same escapes as a label's */
 	describe(&own, "model_info", "gauge", "The model that is served.");
 	sample(&own, "model_info", model.p, 1);
+	describe(&own, "build_info", "gauge", "The program: its version, and the instructions that it uses.");
+	buf_reset(&model);
+	buf_printf(&model, "version=\"%s\",level=\"%s\"", s->opts.version, cpu_level_name(cpu_detect()));
+	sample(&own, "build_info", model.p, 1);
+	put_process(b, s);
 	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);

@@ -302,6 +302,15 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct warn
 	return 0;
 }
 
+/* Reports a context that is asked for and is larger than the model's here. */
+static void note_context(struct generation *g)
+{
+	double asked;
+
+	if (!json_to_double(json_get(g->body, "num_ctx"), &asked) && asked > g->served->ctx_max)
+		warnings_add(&g->params.warnings.ignored, "options", "num_ctx");
+}
+
 /* A prompt without the template. */
 static int read_raw(struct generation *g, struct json *body, struct problem *p)
 {
@@ -368,6 +377,8 @@ static int read_any(struct generation *g, struct json *body, bool generate, stru
 			r = p->status;
 		if (!r)
 			r = raw ? read_raw(g, meant, p) : chat_body(g, meant, tables, chat_read, chat_prompt, p);
+		if (!r && json_kind(json_get(body, "options")) == JSON_OBJECT)
+			note_context(g);
 	}
 	buf_fini(&b);
 	json_free(body);

@@ -331,6 +331,7 @@ static void props(struct exchange *x)
 	buf_init(&b);
 	buf_puts(&b, "{\"model\":");
 	json_put_cstr(&b, d->name);
+	buf_printf(&b, ",\"build_info\":\"weft %s\"", o->version);
 	buf_printf(&b, ",\"context\":%d,\"vocabulary\":%d,\"max_tokens\":%d,\"chat\":%s,\"tools\":", d->ctx_max,
 	           d->vocab, d->max_tokens, d->tmpl ? "true" : "false");
 	if (dialect && template_uses(with_tools, "tools"))

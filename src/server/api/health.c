@@ -1,4 +1,4 @@
-/* health.c - GET /health: is the server up, and do the engine and the workers move?
+/* health.c - GET /health: is the server up, and do the engine and the workers move?  GET /version: which weft is it?
  *
  * While there is work, the age of the last step (or of the work, when that is
  * younger) is what tells whether the engine is stuck: a process whose engine
@@ -69,4 +69,18 @@ static void ready(struct exchange *x)
 	buf_fini(&b);
 }
 
+/* As vLLM's. */
+static void version(struct exchange *x)
+{
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "{\"version\":");
+	json_put_cstr(&b, x->srv->opts.version);
+	buf_puts(&b, "}\n");
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
+const struct endpoint version_endpoint = { .ready = version };
 const struct endpoint health_endpoint = { .ready = ready };

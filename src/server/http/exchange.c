@@ -81,14 +81,26 @@ static bool takes(const struct route *r, const struct http *h)
 	return http_slice_is(h->method, "GET") || http_slice_is(h->method, "HEAD");
 }
 
+static bool begins(struct http_slice path, const char *with)
+{
+	return path.n > strlen(with) && !memcmp(path.p, with, strlen(with));
+}
+
+/* How errors about a path without a route are written: as those of the API that its beginning names. */
+static enum error_shape shape_of(struct http_slice path)
+{
+	if (begins(path, "/v1/messages/"))
+		return SHAPE_ANTHROPIC;
+	return begins(path, "/api/") ? SHAPE_OLLAMA : SHAPE_OPENAI;
+}
+
 const struct route *exchange_route(struct server *s, const struct http *h, struct problem *p)
 {
 	struct http_slice coded = http_field(h, "content-encoding");
 	int key;
 	char allow[sizeof p->allow] = "", room[PATH_ROOM];
 	struct http_slice path = meant(h->path, room);
-	enum error_shape shape = h->path.n > 13 && !memcmp(h->path.p, "/v1/messages/", 13) ? SHAPE_ANTHROPIC :
-	                                                                                     SHAPE_OPENAI;
+	enum error_shape shape = shape_of(path);
 
 	if (gate_check(&s->gate, h, p)) {
 		p->shape = shape;
@@ -140,7 +152,8 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 	} else {
 		problem_set(
 			p, 404, NULL, NULL,
-			"there is nothing at %.*s; what there is begins with /v1/ (chat/completions, messages, responses, models)",
+			"there is nothing at %.*s; paths of the API are /v1/chat/completions, /v1/completions, /v1/responses, "
+			"/v1/messages, /v1/embeddings, /v1/models and others of docs/http-api.md",
 			(int)(h->path.n < 200 ? h->path.n : 200), h->path.p);
 	}
 	p->shape = shape;
