@@ -20,11 +20,14 @@ static int pick(const struct ints *of, double u)
 	return of->v[i < of->n ? i : of->n - 1];
 }
 
+enum { NEW_SEEDS = 1000000000 }; /* short enough to be typed again */
+
 void load_plan(struct load *l, const struct options *o)
 {
 	double at = 0;
 
-	*l = (struct load){ .seed = o->seed < 0 ? 0 : (uint64_t)o->seed, .n = o->bench_requests };
+	*l = (struct load){ .seed = o->seed < 0 ? rng_os_seed() % NEW_SEEDS : (uint64_t)o->seed,
+		            .n = o->bench_requests };
 	l->req = xcalloc((size_t)l->n, sizeof *l->req);
 	for (int i = 0; i < l->n; i++) {
 		struct load_request *r = &l->req[i];

@@ -50,6 +50,7 @@ struct bench {
 	int64_t start;
 	int n_sent, n_over;
 	bool terminal; /* standard error is one */
+	bool stopped;  /* by Ctrl-C */
 };
 
 /* ---- progress, on standard error ---- */
@@ -306,6 +307,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	b->stopped = true;
 	event_base_loopbreak(b->base);
 }
 
@@ -393,7 +395,7 @@ int cmd_bench_serve(const struct options *o)
 	struct bench b = { .o = o };
 	struct err err;
 	struct buf out;
-	int rc;
+	int rc, failed = 0;
 
 	rc = read_url(&b, o->url, &err);
 	if (!rc) {
@@ -402,12 +404,19 @@ int cmd_bench_serve(const struct options *o)
 		b.shot = xcalloc((size_t)b.load.n, sizeof *b.shot);
 		b.result = xcalloc((size_t)b.load.n, sizeof *b.result);
 		bench_requests(&b);
-		buf_init(&out);
-		load_report(&b.load, b.result, &b.gaps, clock_monotonic_ns() - b.start, o->bench_json, o->url, &out);
-		fwrite(out.p, 1, out.n, stdout);
-		buf_fini(&out);
 		for (int i = 0; i < b.load.n; i++)
-			rc |= b.result[i].outcome == OUT_FAILED;
+			failed += b.result[i].outcome == OUT_FAILED;
+		if (failed && failed == b.load.n && !o->bench_json) {
+			rc = err_set(&err, E_IO, "%s: all %d requests failed: %.300s", o->url, failed,
+			             b.result[0].error);
+		} else {
+			buf_init(&out);
+			load_report(&b.load, b.result, &b.gaps, clock_monotonic_ns() - b.start, o->bench_json, o->url,
+			            &out);
+			fwrite(out.p, 1, out.n, stdout);
+			buf_fini(&out);
+			rc = failed || b.stopped;
+		}
 		event_free(b.next);
 		event_free(b.stop);
 		event_base_free(b.base);

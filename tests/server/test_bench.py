@@ -70,18 +70,20 @@ class Bench(unittest.TestCase):
 
     def test_the_plan_is_the_seeds(self):
         s = self.serve(log_prompts=1, log_format="json")
-        a = self.prompts(s)
+        a = self.prompts(s, "--seed", "0")
         self.assertEqual((len(a), len(set(a)) > 15), (20, True))
         self.assertEqual({len(p.split()) for p in a}, {5, 9})
         self.assertEqual(a, self.prompts(s, "--seed", "0"))
         self.assertNotEqual(a, self.prompts(s, "--seed", "1"))
-        shared = self.prompts(s, "--prefixes", "3", "--prefix-tokens", "30")
+        # Else each run has a seed of its own, so that a server has cached none of it.
+        self.assertNotEqual(self.prompts(s), self.prompts(s))
+        shared = self.prompts(s, "--prefixes", "3", "--prefix-tokens", "30", "--seed", "0")
         self.assertEqual(len({p.split("\n")[0] for p in shared}), 3)
         self.assertEqual(sorted(p.split("\n")[1] for p in shared), a)
 
     def test_aborts(self):
         s = self.serve(slow=1)
-        r = self.bench(self.url(s), "--requests", "30", "--rate", "0", "--output-tokens", "40", "--abort", "0.5")
+        r = self.bench(self.url(s), "--requests", "30", "--rate", "0", "--output-tokens", "40", "--abort", "0.5", "--seed", "0")
         self.assertEqual(r["completed"] + r["aborted"], 30)
         self.assertGreater(r["aborted"], 5)
         self.assertGreater(r["completed"], 5)
@@ -103,7 +105,11 @@ class Bench(unittest.TestCase):
         self.assertIn("503", r["first_error"])
         with socket.socket() as held:           # bound, and not listening
             held.bind(("127.0.0.1", 0))
-            r = self.bench("http://127.0.0.1:%d" % held.getsockname()[1], "--requests", "3", "--rate", "0", code=1)
+            url = "http://127.0.0.1:%d" % held.getsockname()[1]
+            r = self.bench(url, "--requests", "3", "--rate", "0", code=1)
+            p = subprocess.run([WEFT, "bench", "serve", url, "--requests", "3", "--rate", "0"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((p.returncode, p.stdout), (1, ""))
+        self.assertIn(url + ": all 3 requests failed", p.stderr)
         self.assertEqual((r["failed"], r["completed"]), (3, 0))
         r = self.bench(self.url(s), "--requests", "1", "--model", "other", code=1)
         self.assertEqual(r["failed"], 1)
