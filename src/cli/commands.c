@@ -292,6 +292,13 @@ static const char *foreign_command(const char *word)
 		{ "stop", "Ctrl-C or SIGTERM ends a server" },
 		{ "quantise", "it is spelt `weft quantize`" },
 		{ "convert", "`weft quantize MODEL --type TYPE --out PATH` writes a model in fewer bits" },
+		{ "create",
+		  "`weft serve MODEL --alias NAME` gives a model another name; --system-prompt is of `weft run`" },
+		{ "cp", "`weft serve MODEL --alias NAME` gives a model another name" },
+		{ "push", "weft sends no model anywhere" },
+		{ "search", "https://huggingface.co/models finds models; `weft models` names some that work well" },
+		{ "perplexity", "`weft ppl MODEL --text FILE` measures it" },
+		{ "embed", "POST /v1/embeddings of `weft serve` makes vectors" },
 		{ "remove", "`weft rm NAME` removes a model from the cache" },
 	};
 

@@ -67,6 +67,31 @@ static void put_quoted(const char *text, const char *stop)
 	putchar('\'');
 }
 
+/* Prints names of models in the cache, one a line. */
+static const char models[] = "weft list 2>/dev/null | sed -n \"2,\\$s/ .*//p\"";
+
+static bool takes_model(const struct command *c)
+{
+	return strstr(c->args, "MODEL") || (c->bit & CMD_RM);
+}
+
+/* A case of options with a value that is not one of a few: no word follows but a file. */
+static void put_valued(const struct command *c)
+{
+	const char *bar = "\t\t";
+
+	for (int i = 0; i < n_options; i++) {
+		const struct option *op = &option_table[i];
+
+		if (!option_follows(op, c) || !op->arg || is_choice(op) || op->kind == K_HELP)
+			continue;
+		printf("%s--%s", bar, op->name);
+		bar = "|";
+	}
+	if (*bar == '|')
+		printf(") ;;\n");
+}
+
 static void bash(void)
 {
 	printf("# bash completion of weft\n"
@@ -95,14 +120,24 @@ static void bash(void)
 			put_words(c);
 			printf("' ;;\n");
 		}
+		put_valued(c);
 		printf("\t\t*) words='");
 		for (int i = 0; i < n_options; i++)
 			if (option_follows(&option_table[i], c))
 				printf("--%s ", option_table[i].name);
-		printf("' ;;\n\t\tesac ;;\n");
+		printf("'\n");
+		if (takes_model(c))
+			printf("\t\t\t[ \"${cur#-}\" != \"$cur\" ] || words=$(%s) ;;\n", models);
+		else
+			printf("\t\t\t;;\n");
+		printf("\t\tesac ;;\n");
 	}
-	printf("\tesac\n"
-	       "\tcase $cur$words in\n\t-* | [a-z]*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n\tesac\n"
+	printf("\thelp) words='");
+	for (const struct command *c = commands; c->name; c++)
+		if (first_of_name(c))
+			printf("%s ", c->name);
+	printf("' ;;\n\tesac\n"
+	       "\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
 	       "}\n"
 	       "complete -o default -F _weft weft\n");
 }
@@ -148,14 +183,22 @@ static void zsh(void)
 		}
 		printf("\t) ;;\n");
 	}
-	printf("*) options=() ;;\nesac\n"
+	printf("help)\n\toptions=()\n\twords_of=(");
+	for (const struct command *c = commands; c->name; c++)
+		if (first_of_name(c))
+			printf("%s ", c->name);
+	printf(") ;;\n*) options=() ;;\nesac\n"
 	       "shift words\n(( CURRENT-- ))\n"
 	       "if (( $#words_of )); then\n\t_arguments $options \"1:word:($words_of)\" '*:model:_files'\n"
-	       "else\n\t_arguments $options '*:model:_files'\nfi\n");
+	       "else\n\t_arguments $options '*:model:_alternative \"models:model:($(%s))\" \"files:file:_files\"'\nfi\n",
+	       models);
 }
 
 static void fish(void)
 {
+	for (const struct command *c = commands; c->name; c++)
+		if (first_of_name(c))
+			printf("complete -c weft -n '__fish_seen_subcommand_from help' -f -a %s\n", c->name);
 	for (const struct command *c = commands; c->name; c++) {
 		if (!first_of_name(c))
 			continue;
@@ -167,6 +210,8 @@ static void fish(void)
 			put_words(c);
 			printf("'\n");
 		}
+		if (takes_model(c))
+			printf("complete -c weft -n '__fish_seen_subcommand_from %s' -a '(%s)'\n", c->name, models);
 		for (int i = 0; i < n_options; i++) {
 			const struct option *op = &option_table[i];
 

@@ -5,6 +5,8 @@
 #include "cli/console.h"
 
 #include <histedit.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,23 @@ static unsigned char drop_line(EditLine *el, wint_t key)
 	c->cut = true;
 	c->interrupted();
 	return CC_EOF;
+}
+
+static void mark_pastes(bool on)
+{
+	fputs(on ? "\033[?2004h" : "\033[?2004l", stdout); /* the terminal marks what is pasted */
+	fflush(stdout);
+}
+
+/* Ctrl-Z, which is a key here as Ctrl-C is: does what the terminal would do, with the terminal as the shell wants it. */
+static unsigned char suspend(EditLine *el, wint_t key)
+{
+	el_set(el, EL_PREP_TERM, 0);
+	mark_pastes(false);
+	pthread_kill(pthread_self(), SIGTSTP); /* stops here, where kill would stop at some time */
+	mark_pastes(true);
+	el_set(el, EL_PREP_TERM, 1);
+	return CC_REDISPLAY;
 }
 
 /* ---- pasted text ---- */
@@ -209,11 +228,9 @@ int console_read(struct console *c, struct buf *out)
 	int got;
 
 	buf_reset(out);
-	printf("\033[?2004h"); /* the terminal marks what is pasted */
-	fflush(stdout);
+	mark_pastes(true);
 	got = read_message(c, out);
-	printf("\033[?2004l");
-	fflush(stdout);
+	mark_pastes(false);
 	c->more = false;
 	if (got == 1) {
 		put_pastes(c, out);
@@ -237,7 +254,9 @@ static void bind_keys(struct console *c)
 	/* Ctrl-C is a key while a line is edited, and a signal at all other times. */
 	el_wset(c->el, EL_ADDFN, L"weft-drop-line", L"drop the line", drop_line); /* the narrow form leaks */
 	el_wset(c->el, EL_ADDFN, L"weft-paste", L"take what is pasted", take_paste);
+	el_wset(c->el, EL_ADDFN, L"weft-suspend", L"stop the program, as a shell's job", suspend);
 	el_set(c->el, EL_BIND, "^C", "weft-drop-line", NULL);
+	el_set(c->el, EL_BIND, "^Z", "weft-suspend", NULL);
 	el_set(c->el, EL_BIND, "\033[200~", "weft-paste", NULL);
 	el_set(c->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
 	el_set(c->el, EL_SETTY, "-d", "-isig", NULL);

@@ -1,4 +1,5 @@
 /* converse.c - a conversation in the terminal: turns, and commands that begin with a slash. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static void do_quit(struct chat *c, const char *rest)
 static void do_new(struct chat *c, const char *rest)
 {
 	begin(c);
+	puts("a new conversation");
 }
 
 static void do_undo(struct chat *c, const char *rest)
@@ -149,6 +151,8 @@ static void set_option(struct chat *c, const char *name, const char *value)
 		rc = session_answer_options(&t->s, &t->o->load, &err);
 	if (rc)
 		fprintf(stderr, "weft run: %s\n", err.msg);
+	else
+		printf("%s is %s from the next answer on\n", name, value);
 }
 
 static void do_think(struct chat *c, const char *rest)
@@ -173,14 +177,15 @@ static void do_set(struct chat *c, const char *rest)
 	set_option(c, name, rest + n + strspn(rest + n, " "));
 }
 
-static void do_save(struct chat *c, const char *rest)
+static void save(struct chat *c, const char *rest, const char *mode)
 {
-	FILE *f = *rest ? fopen(rest, "wx") : NULL;
+	FILE *f = *rest ? fopen(rest, mode) : NULL;
 
 	if (!*rest) {
-		puts("/save FILE");
+		puts("/save FILE; /save! FILE replaces one that exists");
 	} else if (!f) {
-		fprintf(stderr, "weft run: cannot make %s: %m\n", rest);
+		fprintf(stderr, "weft run: cannot make %s: %m%s%s\n", rest,
+		        errno == EEXIST ? "; this replaces it: /save! " : "", errno == EEXIST ? rest : "");
 	} else {
 		bool bad = fprintf(f, "[%s]\n", c->t->messages.n ? c->t->messages.p : "") < 0;
 
@@ -189,6 +194,16 @@ static void do_save(struct chat *c, const char *rest)
 		else
 			printf("%d questions saved\n", c->n_turn);
 	}
+}
+
+static void do_save(struct chat *c, const char *rest)
+{
+	save(c, rest, "wx");
+}
+
+static void do_replace(struct chat *c, const char *rest)
+{
+	save(c, rest, "w");
 }
 
 /* Whether each of list is a message with a role that is known and a text. */
@@ -234,7 +249,9 @@ static void do_load(struct chat *c, const char *rest)
 	buf_init(&text);
 	if (!*rest)
 		puts("/load FILE");
-	else if (file_read(rest, FILE_MAX, &text, &err) || !(list = json_parse(text.p, text.n, 0, &err)))
+	else if (file_read(rest, FILE_MAX, &text, &err))
+		fprintf(stderr, "weft run: %s\n", err.msg);
+	else if (!(list = json_parse(text.p, text.n, 0, &err)))
 		fprintf(stderr, "weft run: %s: %s\n", rest, err.msg);
 	else if (!are_messages(list))
 		fprintf(stderr, "weft run: %s: is not a list of messages, each with role and content\n", rest);
@@ -255,6 +272,7 @@ static const struct {
 	{ "/think", NULL, "on|off", "think before answers, where the model can", do_think },
 	{ "/set", NULL, "NAME VALUE", "an option of answers, as /set temp 0.7", do_set },
 	{ "/save", NULL, "FILE", "write the conversation to a new file", do_save },
+	{ "/save!", NULL, "FILE", "the same, in place of a file that exists", do_replace },
 	{ "/load", NULL, "FILE", "go on with a saved conversation", do_load },
 	{ "/help", "/?", "", "this list", say_help },
 	{ "/quit", "/exit", "", "end (so does Ctrl-D)", do_quit },

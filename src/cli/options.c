@@ -1,6 +1,7 @@
 /* options.c - from words, the environment and a file to struct options; see cli.h. */
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,41 +260,53 @@ static const struct option *find_option(const struct command *c, const char *wor
 	return NULL;
 }
 
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* Letters to change, add, leave out or exchange with the next one, to make b of a. */
 static int distance(const char *a, const char *b)
 {
 	enum { LONGEST = 40 };
-	int row[LONGEST + 1], n = (int)strlen(b);
+	int row[3][LONGEST + 1] = { { 0 } }, n = (int)strlen(b), m = (int)strlen(a);
 
-	if (n > LONGEST || strlen(a) > LONGEST)
+	if (n > LONGEST || m > LONGEST)
 		return LONGEST;
 	for (int j = 0; j <= n; j++)
-		row[j] = j;
-	for (int i = 1; *a; a++, i++) {
-		int diagonal = row[0];
+		row[0][j] = j;
+	for (int i = 1; i <= m; i++) {
+		int *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
 
-		row[0] = i;
+		now[0] = i;
 		for (int j = 1; j <= n; j++) {
-			int best = diagonal + (*a != b[j - 1]);
-
-			diagonal = row[j];
-			best = row[j] + 1 < best ? row[j] + 1 : best;
-			row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+			now[j] = least(before[j - 1] + (a[i - 1] != b[j - 1]), 1 + least(before[j], now[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				now[j] = least(now[j], earlier[j - 2] + 1);
 		}
 	}
-	return row[n];
+	return row[m % 3][n];
+}
+
+/* Whether a word that is d letters from a name may be meant for it: a quarter of the letters at most are wrong, and the first is
+ * right unless all others are. */
+static bool is_near(const char *word, const char *name, int d)
+{
+	size_t longer = strlen(word) > strlen(name) ? strlen(word) : strlen(name);
+
+	return 4 * (size_t)d <= longer && (d <= 1 || *word == *name);
 }
 
 const char *closest(const char *word, const char *const *name, int n)
 {
 	const char *best = NULL;
-	int best_at = 4; /* more changes than that are another word */
+	int best_at = INT_MAX;
 
 	for (int i = 0; i < n; i++) {
-		int d = distance(word, name[i]);
+		bool begins = strlen(word) > 2 && !strncmp(word, name[i], strlen(word));
+		int d = begins ? 1 : distance(word, name[i]);
 
-		if (strlen(word) > 2 && !strncmp(word, name[i], strlen(word)))
-			d = 1;
-		if (d < best_at && d < (int)strlen(name[i])) {
+		if (d < best_at && (begins || is_near(word, name[i], d))) {
 			best = name[i];
 			best_at = d;
 		}
@@ -347,6 +360,16 @@ static const char *foreign_option(const char *name)
 		{ "cb cont-batching enable-chunked-prefill", "requests always run together" },
 		{ "fa flash-attn", "attention always runs in blocks" },
 		{ "slots", "GET /slots is always there" },
+		{ "ssl-key-file ssl-cert-file ssl-keyfile ssl-certfile", "a proxy speaks TLS (docs/http-api.md)" },
+		{ "log-file", "the log goes to standard error: 2> FILE" },
+		{ "pid-file pidfile", "a service manager or the shell knows the process; --port-file names the port" },
+		{ "context n-ctx context-length max-seq-len", "--ctx-size is the length of a context" },
+		{ "model-path", "--model, or MODEL by itself" },
+		{ "dtype",
+		  "weights are computed in the format that they are stored in; `weft quantize` writes others" },
+		{ "embedding embeddings", "POST /v1/embeddings is always there" },
+		{ "no-mmap mmap", "weights are moved into memory of the process where there is room" },
+		{ "trust-remote-code", "weft runs no code of a model" },
 		{ "mlock", "weights are moved into memory of the process where there is room" },
 		{ "ctk ctv cache-type-k cache-type-v", "--kv-bits chooses the format of the cache" },
 		{ "enable-prefix-caching cache-prompt", "prefixes are always kept; --prompt-cache-bytes bounds them" },
@@ -495,6 +518,19 @@ static int set_from_environment(const struct command *c, struct options *o, stru
 	return 0;
 }
 
+/* A # after a blank begins a comment, but not in a value between quotes. */
+static void cut_comment(char *value)
+{
+	char *at = value;
+
+	if ((*at == '"' || *at == '\'') && strchr(at + 1, *at))
+		at = strchr(at + 1, *at) + 1;
+	while ((at = strchr(at, '#')) && at > value && !strchr(" \t", at[-1]))
+		at++;
+	if (at)
+		*at = 0;
+}
+
 bool options_split_line(char *line, char **name_out, char **value_out)
 {
 	char *name = line + strspn(line, " \t\r"), *end = name + strcspn(name, " \t\r="), *text = end;
@@ -506,6 +542,7 @@ bool options_split_line(char *line, char **name_out, char **value_out)
 	if (*text == '=')
 		text += 1 + strspn(text + 1, " \t\r");
 	*end = 0;
+	cut_comment(text);
 	n = strlen(text);
 	while (n && strchr(" \t\r", text[n - 1]))
 		text[--n] = 0;
@@ -720,6 +757,8 @@ char *options_own(struct options *o, char *p)
 
 int options_finish(struct options *o, struct err *err)
 {
+	if (o->api_key && !*o->api_key)
+		return err_set(err, E_ARG, "--api-key: the key is empty; leave the option out where there is none");
 	return kv_policy_parse(&o->load.kv, &o->kv_ask, err);
 }
 

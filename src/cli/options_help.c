@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "cli/option_table.h"
 
@@ -27,9 +30,22 @@ static void wrapped(const char *text, int indent, int column, int width)
 	putchar('\n');
 }
 
+/* Columns that help may take: those of the terminal or of the variable COLUMNS, 100 at most. */
+static int columns(void)
+{
+	enum { LEAST = 40, MOST = 100 };
+	const char *said = getenv("COLUMNS");
+	int n = said ? atoi(said) : 0;
+	struct winsize w;
+
+	if (n <= 0 && isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w))
+		n = w.ws_col;
+	return n <= 0 || n > MOST ? MOST : n < LEAST ? LEAST : n;
+}
+
 static void help_option(const struct option *op, bool tuning)
 {
-	enum { INDENT = 30, WIDTH = 100 };
+	const int width = columns(), indent = width < 70 ? 8 : 30;
 	char left[80], *help;
 	struct buf b;
 
@@ -43,11 +59,11 @@ static void help_option(const struct option *op, bool tuning)
 	if (op->deflt)
 		buf_printf(&b, " (default %s)", op->deflt);
 	help = buf_take(&b);
-	if (strlen(left) + 2 > INDENT)
-		printf("%s\n%*s", left, INDENT, "");
+	if ((int)strlen(left) + 2 > indent)
+		printf("%s\n%*s", left, indent, "");
 	else
-		printf("%-*s", INDENT, left);
-	wrapped(help, INDENT, INDENT, WIDTH);
+		printf("%-*s", indent, left);
+	wrapped(help, indent, indent, width);
 	free(help);
 }
 
@@ -90,6 +106,26 @@ static void help_groups(const struct command *c, enum which which)
 	}
 }
 
+/* Text whose lines are broken already, broken anew where they are longer than there is room. */
+static void put_paragraphs(const char *text)
+{
+	int width = columns();
+
+	while (*text) {
+		int n = (int)strcspn(text, "\n");
+
+		if (n <= width) {
+			printf("%.*s\n", n, text);
+		} else {
+			char *line = xstrndup(text, (size_t)n);
+
+			wrapped(line, 0, 0, width);
+			free(line);
+		}
+		text += n + (text[n] == '\n');
+	}
+}
+
 void options_help(const struct command *c, const char *topic)
 {
 	int n = options_of(c, WHICH_ALL), n_tuning = options_of(c, WHICH_TUNING);
@@ -100,7 +136,8 @@ void options_help(const struct command *c, const char *topic)
 		help_groups(c, WHICH_TUNING);
 		return;
 	}
-	printf("usage: weft %s [options]%s%s\n\n%s\n", c->name, *c->args ? " " : "", c->args, c->about);
+	printf("usage: weft %s [options]%s%s\n\n", c->name, *c->args ? " " : "", c->args);
+	put_paragraphs(c->about);
 	help_groups(c, few ? WHICH_COMMON : WHICH_ALL);
 	if (few)
 		printf("\n%d more options: weft %s --help all\n", n - options_of(c, WHICH_COMMON), c->name);

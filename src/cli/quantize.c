@@ -3,9 +3,11 @@
  * A type of GGUF, or a mix of them, makes a GGUF file of a GGUF file or of a folder; affineN and mxfp4 make a folder as
  * mlx-lm writes it, of anything that weft reads in 8 bits or more.  --mmproj-out writes the tower of a folder in addition to
  * the former. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -52,6 +54,8 @@ static int read_ask(struct quantize *q, struct err *err)
 {
 	const struct options *o = q->o;
 
+	if (!o->load.model && !getenv("WEFT_MODEL"))
+		return err_set(err, E_ARG, "which model? weft quantize MODEL --type TYPE --out PATH");
 	if (!o->quant_type || !o->out)
 		return err_set(err, E_ARG, "--%s is needed", o->quant_type ? "out PATH" : "type TYPE");
 	q->mix = mix_find(o->quant_type);
@@ -94,6 +98,23 @@ static void progress(void *arg, size_t done, size_t all)
 	else
 		fprintf(stderr, "\r\033[K%zu of %zu MB", done >> 20, all >> 20);
 	fflush(stderr);
+}
+
+/* Bytes of a file, or of the files in a folder. */
+static uint64_t bytes_at(const char *path)
+{
+	DIR *folder = opendir(path);
+	uint64_t all = 0;
+	struct dirent *e;
+	struct stat st;
+
+	if (!folder)
+		return stat(path, &st) ? 0 : (uint64_t)st.st_size;
+	while ((e = readdir(folder)))
+		if (!fstatat(dirfd(folder), e->d_name, &st, 0) && S_ISREG(st.st_mode))
+			all += (uint64_t)st.st_size;
+	closedir(folder);
+	return all;
 }
 
 /* ---- doing it ---- */
@@ -228,6 +249,16 @@ static int measure(const struct quantize *q)
 	return cmd_ppl(&o);
 }
 
+/* Prints what was made, and how much smaller it is. */
+static void tell(const struct quantize *q)
+{
+	double from = (double)bytes_at(q->from.p), to = (double)bytes_at(q->to.p);
+
+	fprintf(stderr, "%s: %.1f MB, from %.1f MB in %s\n", q->to.p, to / 1e6, from / 1e6, q->from.p);
+	if (q->tower_to.n)
+		fprintf(stderr, "%s: %.1f MB\n", q->tower_to.p, (double)bytes_at(q->tower_to.p) / 1e6);
+}
+
 int cmd_quantize(const struct options *o)
 {
 	struct quantize q = { .o = o };
@@ -249,6 +280,8 @@ int cmd_quantize(const struct options *o)
 		rc = model_name(&o->load, &q.from, &err);
 	if (!rc)
 		rc = make(&q, &err);
+	if (!rc)
+		tell(&q);
 	if (!rc && o->text_file)
 		status = measure(&q);
 	if (rc)

@@ -207,7 +207,9 @@ static int perform(struct remote *r, const char *path, const struct buf *body, s
 	else if (r->too_long)
 		rc = err_set(err, E_LIMIT, "%s: more than %d bytes where less was expected", where.p, REPLY_MAX);
 	else if (code)
-		rc = err_set(err, E_IO, "%s: %s", where.p, l->easy_strerror(code));
+		rc = err_set(err, E_IO, "%s: %s", where.p,
+		             status == 200 && r->a ? "the connection was lost before the end of the answer" :
+		                                     l->easy_strerror(code));
 	else if (status != 200) {
 		j = json_parse(r->line.p, r->line.n, 0, NULL);
 		s = error_text(j);
@@ -272,11 +274,17 @@ int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, 
 	return rc;
 }
 
-static int find_model(struct remote *r, struct err *err)
+/* The name of list[i]; NULL: it has none. */
+static const char *listed(const struct json *list, size_t i)
 {
+	return json_str(json_get(json_at(list, i), "id"), NULL);
+}
+
+static int find_model(struct remote *r, const char *wish, struct err *err)
+{
+	const struct json *list;
 	struct json *j;
 	const char *s;
-	size_t n;
 	int rc;
 
 	if (r->o->load.model) {
@@ -286,7 +294,11 @@ static int find_model(struct remote *r, struct err *err)
 	if ((rc = perform(r, "/models", NULL, err)))
 		return rc;
 	j = json_parse(r->line.p, r->line.n, 0, NULL);
-	s = json_str(json_get(json_at(json_get(j, "data"), 0), "id"), &n);
+	list = json_get(j, "data");
+	s = listed(list, 0);
+	for (size_t i = 1; wish && i < json_len(list); i++)
+		if (listed(list, i) && !strcmp(listed(list, i), wish))
+			s = wish;
 	if (s)
 		r->model = xstrdup(s);
 	else
@@ -307,11 +319,13 @@ static int set_url(struct remote *r, const char *url, struct err *err)
 		r->base = xstrdup("http://localhost/v1");
 		return 0;
 	}
-	if (strncmp(url, "http://", 7) && strncmp(url, "https://", 8))
+	if (strstr(url, "://") && strncmp(url, "http://", 7) && strncmp(url, "https://", 8))
 		return err_set(err, E_ARG, "--url %s: an address begins with http://, https:// or unix:", url);
 	while (n && url[n - 1] == '/')
 		n--;
 	buf_init(&b);
+	if (!strstr(url, "://"))
+		buf_puts(&b, "http://");
 	buf_put(&b, url, n);
 	/* Servers' own paths are kept; an address alone means the usual one. */
 	if (!strchr(strstr(b.p, "//") + 2, '/'))
@@ -341,7 +355,7 @@ static int check_args(const char *text, struct err *err)
 	return rc;
 }
 
-int remote_open(struct remote **out, const struct options *o, struct err *err)
+int remote_open(struct remote **out, const struct options *o, const char *wish, struct err *err)
 {
 	struct remote *r = xcalloc(1, sizeof *r);
 	const char *key = o->api_key ? o->api_key : getenv("WEFT_API_KEY");
@@ -376,7 +390,7 @@ int remote_open(struct remote **out, const struct options *o, struct err *err)
 	r->lib.easy_setopt(r->curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	if (r->socket)
 		r->lib.easy_setopt(r->curl, CURLOPT_UNIX_SOCKET_PATH, r->socket);
-	if ((rc = find_model(r, err)))
+	if ((rc = find_model(r, wish, err)))
 		goto fail;
 	*out = r;
 	return 0;

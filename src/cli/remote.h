@@ -28,9 +28,10 @@ struct remote_answer {
 	double first, whole;              /* seconds until the first piece and until the end */
 };
 
-/* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->load.model the first model
- * that the server names is used.  Only options that were given are sent. */
-int remote_open(struct remote **out, const struct options *o, struct err *err);
+/* url is http(s)://HOST[:PORT][/v1], or unix:/path.  Without o->load.model the server's list is
+ * read: the model is the one named wish, if it lists one of that name, else its first.  wish may
+ * be NULL.  Only options that were given are sent. */
+int remote_open(struct remote **out, const struct options *o, const char *wish, struct err *err);
 void remote_close(struct remote *r);
 const char *remote_model(const struct remote *r);
 

@@ -1,4 +1,5 @@
 /* run.c - `weft run`: one answer, or a conversation in the terminal. */
+#include <ctype.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
@@ -32,6 +33,8 @@ static int read_question(struct talk *t, struct buf *text, struct err *err)
 	size_t n;
 	int rc = 0;
 
+	if (!o->prompt && isatty(STDIN_FILENO))
+		fprintf(stderr, "weft run: type the question; Ctrl-D on a line of its own ends it\n");
 	buf_puts(text, o->prompt ? o->prompt : "");
 	if (o->prompt && *o->prompt)
 		buf_puts(text, "\n\n");
@@ -76,18 +79,45 @@ static int once(struct talk *t, struct err *err)
 	return rc;
 }
 
+static bool is_on_disk(const char *model)
+{
+	struct buf at;
+	bool found;
+
+	buf_init(&at);
+	found = store_locate(model, &at, NULL) != E_MISSING;
+	buf_fini(&at);
+	return found;
+}
+
 /* Whether the lone argument asks something, rather than naming a model here or at the server. */
 static bool is_question(const struct options *o, const char *word)
 {
-	struct buf folder;
-	bool found;
+	return strpbrk(word, " \t\n?") && (o->url || !is_on_disk(word));
+}
 
-	if (!strpbrk(word, " \t\n?"))
-		return false;
-	buf_init(&folder);
-	found = !o->url && !store_locate(word, &folder, NULL);
-	buf_fini(&folder);
-	return !found;
+/* Whether a lone word that names no model may be a question: letters, as in `git diff | weft run Summarise`.  Names of models
+ * nearly always have something else in them. */
+static bool is_plain_word(const char *word)
+{
+	size_t n = 0;
+
+	while (isalpha((unsigned char)word[n]) || (word[n] & 0x80))
+		n++;
+	return n && !word[n + strspn(word + n, ".!:")];
+}
+
+/* Whether the lone argument is a question when no model has that name: something is piped in, which it may be about. */
+static bool may_be_question(const struct options *o)
+{
+	return o->text && !o->load.model && !o->prompt && !o->pull && is_plain_word(o->text) && stdin_is_piped();
+}
+
+/* Tells how to ask a question of one word, where the word was taken for a model's name. */
+static void explain_word(const struct options *o, const struct err *err)
+{
+	if (o->text && o->load.model == o->text && is_plain_word(o->text) && (o->url || err->code == E_MISSING))
+		fprintf(stderr, "A question of one word is asked with -p: weft run -p '%s'\n", o->text);
 }
 
 /* The editor of lines drops the letters that the locale has no codes for, and where none is set those are all but ASCII. */
@@ -104,30 +134,33 @@ int cmd_run(const struct options *given)
 	const struct options *o = &own;
 	struct talk t = { .o = &own };
 	struct err err;
+	bool unsure = may_be_question(o);
 	int rc;
 
 	own.owned = NULL; /* what the copy comes to own is its own */
 	own.n_owned = 0;
-	if (o->text && (o->load.model || is_question(o, o->text)))
+	if (o->text && (o->load.model || is_question(o, o->text) || (unsure && !o->url && !is_on_disk(o->text))))
 		own.prompt = o->text;
-	else if (o->text)
+	else if (o->text && !(unsure && o->url))
 		own.load.model = o->text;
 
 	use_utf8();
 	buf_init(&t.messages);
 	buf_init(&t.thinking);
 	buf_init(&t.answer);
-	t.conversation = !o->prompt && isatty(STDIN_FILENO);
 	t.err_tty = isatty(STDERR_FILENO);
 	t.out_tty = isatty(STDOUT_FILENO);
+	t.conversation = !o->prompt && isatty(STDIN_FILENO) && t.out_tty;
 	if (o->url)
-		rc = remote_open(&t.remote, o, &err);
+		rc = remote_open(&t.remote, o, unsure ? o->text : NULL, &err);
 	else if (!(rc = pull_if_missing(o, &err)))
 		rc = session_open(&t.s, &o->load,
 		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (o->images.n ? LOAD_TOWER : 0u) |
 		                          (t.conversation ? LOAD_HUGE : 0u),
 		                  &err);
 	if (!rc) {
+		if (t.remote && unsure && strcmp(remote_model(t.remote), o->text) != 0)
+			own.prompt = o->text;
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		conversation_begin(&t);
 		rc = talk_images(&t, &err);
@@ -147,5 +180,6 @@ int cmd_run(const struct options *given)
 	if (!rc)
 		return 0;
 	cli_fail("run", &err);
+	explain_word(o, &err);
 	return t.nothing_asked ? EXIT_USAGE : EXIT_WORK;
 }

@@ -32,6 +32,7 @@ static int write_port(const char *path, int port, struct err *err)
 static void fill_opts(const struct options *o, struct server_opts *so)
 {
 	server_opts_default(so);
+	so->version = WEFT_VERSION;
 	so->host = o->host;
 	so->port = o->port;
 	so->api_key = o->api_key;

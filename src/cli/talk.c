@@ -12,17 +12,23 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "text/calls/dialect.h"
+
+/* A server's answer that came within less came at once, and its tokens per second would mean nothing. */
+#define RATE_SECONDS 0.1
 
 /* ---- Ctrl-C ----
  *
@@ -196,27 +202,67 @@ static void answer_ends(struct talk *t)
 	fflush(stdout);
 }
 
+/* Figures of an answer in brackets.  On a terminal they take one line: what has no room in it is left out, and so is all
+ * after that. */
+struct figures {
+	struct buf line;
+	size_t room; /* bytes of line, with what ends it */
+	const char *end;
+};
+
+static void figures_begin(struct figures *f, const struct talk *t, bool stopped, bool cut)
+{
+	struct winsize w;
+
+	f->end = stopped ? "; stopped]" : cut ? "; cut at the limit]" : "]";
+	f->room = t->err_tty && !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : SIZE_MAX;
+	buf_init(&f->line);
+	buf_putc(&f->line, '[');
+}
+
+__attribute__((format(printf, 2, 3))) static void figures_put(struct figures *f, const char *format, ...)
+{
+	char part[80];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(part, sizeof part, format, args);
+	va_end(args);
+	if (f->line.n + strlen(part) + strlen(f->end) > f->room)
+		f->room = 0;
+	else
+		buf_puts(&f->line, part);
+}
+
+static void figures_end(struct figures *f, const struct talk *t)
+{
+	const char *end = f->line.n == 1 && *f->end == ';' ? f->end + 2 : f->end;
+
+	if (f->line.n > 1 || end != f->end)
+		fprintf(stderr, "%s%s%s%s\n", t->err_tty ? "\033[2m" : "", f->line.p, end, t->err_tty ? "\033[0m" : "");
+	buf_fini(&f->line);
+}
+
 static void show_end(struct talk *t, const struct event *ev)
 {
+	struct figures f;
 	double prefill = (double)ev->prefill_ns / 1e9, decode = (double)ev->decode_ns / 1e9;
 	int n_read = ev->n_prompt - ev->n_cached;
 
 	answer_ends(t);
 	if (log_get_level() < LOG_WARN)
 		return;
-	fprintf(stderr, "%s[prompt %d tokens, %d of them cached", t->err_tty ? "\033[2m" : "", ev->n_prompt,
-	        ev->n_cached);
+	figures_begin(&f, t, ev->finish == FINISH_CANCEL, ev->finish == FINISH_LENGTH);
+	figures_put(&f, "prompt %d tokens, %d cached", ev->n_prompt, ev->n_cached);
 	if (prefill > 0 && n_read > 0)
-		fprintf(stderr, ", %.1f tokens/s", n_read / prefill);
-	fprintf(stderr, "; answer %d tokens", ev->n_output);
+		figures_put(&f, ", %.1f/s", n_read / prefill);
+	figures_put(&f, "; answer %d", ev->n_output);
 	/* The first token's time belongs to the prompt. */
 	if (decode > 0 && ev->n_output > 1)
-		fprintf(stderr, ", %.1f tokens/s", (ev->n_output - 1) / decode);
+		figures_put(&f, ", %.1f/s", (ev->n_output - 1) / decode);
 	if (ev->n_accepted + ev->n_rejected)
-		fprintf(stderr, "; %d of %d guesses right", ev->n_accepted, ev->n_accepted + ev->n_rejected);
-	if (ev->finish == FINISH_CANCEL || ev->finish == FINISH_LENGTH)
-		fputs(ev->finish == FINISH_CANCEL ? "; stopped" : "; cut at the limit", stderr);
-	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
+		figures_put(&f, "; drafts %d of %d", ev->n_accepted, ev->n_accepted + ev->n_rejected);
+	figures_end(&f, t);
 }
 
 /* ---- messages to tokens ---- */
@@ -405,6 +451,8 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 		if (ev.finish == FINISH_ERROR) {
 			*err = ev.err;
 			rc = ev.err.code;
+			if (t->said != SAID_NOTHING)
+				answer_ends(t);
 			line_clear(t);
 		} else {
 			show_end(t, &ev);
@@ -489,19 +537,20 @@ static void remote_progress(void *arg, int done, int total)
 
 static void remote_end(struct talk *t, const struct remote_answer *a)
 {
+	const double seconds = a->whole - a->first;
+	struct figures f;
+
 	answer_ends(t);
 	if (log_get_level() < LOG_WARN)
 		return;
-	fprintf(stderr, "%s[", t->err_tty ? "\033[2m" : "");
+	figures_begin(&f, t, a->stopped, a->cut);
 	if (a->n_prompt >= 0)
-		fprintf(stderr, "prompt %d tokens, %d of them cached; answer %d tokens, ", a->n_prompt,
-		        a->n_cached < 0 ? 0 : a->n_cached, a->n_output);
-	fprintf(stderr, "first after %.2f s", a->first);
-	if (a->n_output > 1 && a->whole > a->first)
-		fprintf(stderr, ", %.1f tokens/s", (a->n_output - 1) / (a->whole - a->first));
-	if (a->stopped || a->cut)
-		fputs(a->stopped ? "; stopped" : "; cut at the limit", stderr);
-	fprintf(stderr, "]%s\n", t->err_tty ? "\033[0m" : "");
+		figures_put(&f, "prompt %d tokens, %d cached; answer %d, ", a->n_prompt,
+		            a->n_cached < 0 ? 0 : a->n_cached, a->n_output);
+	figures_put(&f, "first after %.2f s", a->first);
+	if (a->n_output > 1 && seconds >= RATE_SECONDS)
+		figures_put(&f, ", %.1f/s", (a->n_output - 1) / seconds);
+	figures_end(&f, t);
 }
 
 static int answer_remote(struct talk *t, struct err *err)
@@ -518,6 +567,8 @@ static int answer_remote(struct talk *t, struct err *err)
 	t->said = SAID_NOTHING;
 	rc = remote_ask(t->remote, t->messages.p, &a, err);
 	if (rc) {
+		if (t->said != SAID_NOTHING)
+			answer_ends(t);
 		line_clear(t);
 		return rc;
 	}

@@ -52,6 +52,15 @@ def test_usage():
     for c in ["serve"], ["run"], ["inspect"], ["bench", "serve"]:
         assert run(*c, "help").stdout == run(*c, "--help").stdout
     assert "did you mean 'serve'?" in run("help", "srve", code=2).stderr
+    for wide in 60, 72, 100:
+        for c in ["serve"], ["run"], ["quantize"]:
+            text = run(*c, "--help", "all", COLUMNS=str(wide)).stdout
+            words, examples = text.split("\nExamples:\n")
+            long = [line for line in words.split("\n")[1:] if len(line) > wide and " " in line.strip()]
+            assert not long, (wide, c, long)
+            assert words.split() == run(*c, "--help", "all").stdout.split("\nExamples:\n")[0].split(), (wide, c)
+    assert "--api-key: the key is empty" in run("serve", "--api-key", "", code=2).stderr
+    assert "which model?" in run("quantize", "--type", "affine4", "--out", "/no/such/folder/x", code=2).stderr
     with open("/dev/full", "w") as full:
         for args in ["--help"], ["inspect"], ["tokenize", "x"], ["run", "-p", "x", "-n", "1"], ["run", "-p", "x"]:
             p = subprocess.run([weft, *args], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
@@ -83,9 +92,24 @@ def test_short_help():
     for word, instead in [("download", "weft pull"), ("ls", "weft list"), ("ps", "/v1/models"), ("chat", "weft run")]:
         p = run(word, "x", code=2)
         assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
-    for option, instead in [("-ngl", "processor"), ("--jinja", "Jinja"), ("-hf", "--pull"), ("-cb", "together")]:
+    for option, instead in [("-ngl", "processor"), ("--jinja", "Jinja"), ("-hf", "--pull"), ("-cb", "together"), ("--ssl-key-file", "TLS"),
+                            ("--log-file", "standard error"), ("--pid-file", "--port-file"), ("--context", "--ctx-size"),
+                            ("--model-path", "--model"), ("--dtype", "quantize"), ("--embeddings", "/v1/embeddings"), ("--no-mmap", "memory"),
+                            ("--trust-remote-code", "no code")]:
         p = run("serve", option, "1", code=2)
         assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
+    for word, instead in [("create", "--alias"), ("cp", "--alias"), ("push", "sends no model"), ("search", "weft models"), ("perplexity", "weft ppl")]:
+        p = run(word, "x", code=2)
+        assert instead in p.stderr and "did you mean" not in p.stderr, p.stderr
+    # A word is near another if few of its letters differ; a few that are exchanged are.
+    for word, want in [("srve", "serve"), ("sevre", "serve"), ("quantzie", "quantize"), ("lst", "list")]:
+        assert f"did you mean '{want}'?" in run(word, code=2).stderr, word
+    for word in "xp", "sorts", "tuna", "port":
+        assert "did you mean" not in run(word, code=2).stderr, word
+    for option, want in [("--prot", "port"), ("--hots", "host"), ("--paralel", "parallel"), ("--api-kye", "api-key")]:
+        assert f"did you mean --{want}?" in run("serve", option, "1", code=2).stderr, option
+    for option in "--ssh-key-file", "--dog-file":
+        assert "did you mean" not in run("serve", option, "1", code=2).stderr, option
 
 
 def test_sources():
@@ -97,7 +121,7 @@ def test_sources():
         def write(text):
             with open(path, "w") as f:
                 f.write(text)
-        write("# what is common to all\nctx-size = 128\n\nport=1 \r\n  strict\nhost '::1'\n")
+        write("# what is common to all\nctx-size = 128 # for tests\n\nport=1 \r\n  strict\t# here\nhost '::1' # \"\nlora = 'a # b'\n")
         assert context("--config", path) == "128" and context(WEFT_CONFIG=path) == "128"
         assert context("--config", path, WEFT_CTX_SIZE="256") == "256"
         assert context("--config", path, "--ctx-size", "512", WEFT_CTX_SIZE="256") == "512"
@@ -123,6 +147,9 @@ def test_shells():
     assert ask("weft", "inspect", "--port") == []
     assert ask("weft", "completion", "") == ["bash", "zsh", "fish"] and ask("weft", "bench", "s") == ["serve"]
     assert ask("weft", "bench", "serve", "--rat") == ["--rate"]
+    assert ask("weft", "serve", "--log-level", "") == ["error", "warn", "info", "debug"]
+    assert ask("weft", "serve", "--kv-bits", "") == [] == ask("weft", "serve", "--host", "-")
+    assert "bench" in ask("weft", "help", "") and ask("weft", "help", "inspe") == ["inspect"]
     assert "#compdef weft" in run("completion", "zsh").stdout and "complete -c weft" in run("completion", "fish").stdout
     with tempfile.TemporaryDirectory() as d:
         script = os.path.join(d, "_weft")
@@ -170,7 +197,7 @@ def test_once():
     ask = ["run", "--temp", "0", "-n", "24"]
     p = run(*ask, "-p", "What is the capital of France?")
     assert p.stdout.strip() and "\033" not in p.stdout and "tokens" not in p.stdout
-    assert re.search(r"\[prompt \d+ tokens, 0 of them cached.*; answer \d+ tokens", p.stderr), p.stderr
+    assert re.search(r"\[prompt \d+ tokens, 0 cached.*; answer \d+", p.stderr), p.stderr
     # The same from standard input, in chunks, on one thread.
     for more in [[], ["--tune", "prefill-step-size=3"], ["--threads", "1"], ["--prompt-cache-bytes", "0"]]:
         assert run(*ask, *more, stdin="What is the capital of France?").stdout == p.stdout, more
@@ -194,7 +221,35 @@ def test_question():
         assert "nothing was asked" in p.stderr and not p.stdout
     assert "two questions" in run("run", "-p", "a", model, "b c", code=2).stderr
     assert "one argument too many" in run("run", "a", "b", "c", code=2).stderr
-    assert "hello" in run("run", "hello", stdin="x", code=1).stderr      # no blank: a model's name
+    # A word that names no model is the question about what is piped in; without that, or if it may be a model's name, the
+    # message tells how it is asked.
+    assert prompt(run("run", "-n", "1", "Say", stdin="this.")) == prompt(typed)
+    assert prompt(run("run", "-n", "1", "Grüße!", stdin="this.")) > 0
+    for word in "org/hello", "hello-7b", "hello:Q4_K_M":
+        assert f"{word.split(':')[0]}: no such folder" in run("run", word, stdin="x", code=1).stderr, word
+    p = subprocess.run([weft, "run", "hello"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+    assert p.returncode == 1 and "weft run -p 'hello'" in p.stderr, p.stderr
+    p = subprocess.run([weft, "run", "/hello"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+    assert p.returncode == 1 and "-p" not in p.stderr, p.stderr
+
+
+def test_redirected():
+    """Typed at a terminal, written to a file: one answer, which the end of the input begins, and nothing else in the file."""
+    question = "What is the capital of France?"
+    alone = run("run", "--temp", "0", "-n", "9", "-p", question).stdout
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "answer")
+        t = terminal.Terminal(["/bin/sh", "-c", f"exec {shlex.quote(weft)} run --temp 0 -n 9 > {shlex.quote(path)}"], env)
+        t.until("Ctrl-D")
+        t.type(question + "\n\x04")
+        t.until(r"\[prompt ")
+        assert t.end() == 0
+        with open(path) as f:
+            assert f.read() == alone
+        t = terminal.Terminal(["/bin/sh", "-c", f"exec {shlex.quote(weft)} run > {shlex.quote(path)}"], env)
+        t.until("Ctrl-D")
+        t.type("\x03")
+        assert t.end() == -signal.SIGINT
 
 
 def test_memory():
@@ -251,7 +306,7 @@ def Terminal(*args):
 
 
 PROMPT = terminal.PROMPT
-STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
+STATS = r"\[prompt (\d+) tokens, (\d+) cached[^]]*\]"
 
 
 def test_conversation():
@@ -306,7 +361,7 @@ def test_commands():
         says("/undo", "1 questions is taken back")
         says("/undo", "nothing was said")
         three = tokens("Say\\\rthis\\\rtwice")
-        says("/new", "")
+        says("/new", "a new conversation")
         assert three > one
         # The same three lines pasted, as a terminal marks them; and between quotes.
         assert tokens("\x1b[200~Say\rthis\rtwice\x1b[201~") == three
@@ -321,7 +376,8 @@ def test_commands():
         t.until(PROMPT)
         path = os.path.join(d, "talk.json")
         says(f"/save {path}", "1 questions saved")
-        says(f"/save {path}", "cannot make")
+        says(f"/save {path}", f"cannot make {path}: .*/save! {path}")
+        says(f"/save! {path}", "1 questions saved")
         saved = json.load(open(path))
         assert [m["role"] for m in saved] == ["user", "assistant"] and saved[0]["content"] == "Say this"
         says("/system Be brief.", "new conversation")
@@ -333,7 +389,8 @@ def test_commands():
         says(f"/load {path}", "not a list of messages")
         says("/set temp x", "not a number")
         says("/set tmp 1", "did you mean temp")
-        says("/set max-tokens 1", "")
+        says("/set max-tokens 1", "max-tokens is 1")
+        says("/load /no/such", "weft run: /no/such: No such file")
         says("/think maybe", "on.off")
         says("/help", "/retry")
         says("/nonsense", "not known")

@@ -52,7 +52,7 @@ def test_as_here():
         here = run(*ask, "-n", "40") if "-n" not in ask else run(*ask)
         there = run(*ask, "--url", url, *([] if "-n" in ask else ["-n", "40"]), **key)
         assert there.stdout == here.stdout, (ask, there.stdout, here.stdout)
-        assert re.search(r"\[prompt \d+ tokens, \d+ of them cached; answer \d+ tokens, first after", there.stderr), there.stderr
+        assert re.search(r"\[prompt \d+ tokens, \d+ cached; answer \d+, first after", there.stderr), there.stderr
     assert run("--url", url + "/v1/", "--api-key", "sesame", "-n", "5", stdin=PERU).stdout
     assert "API key" in run("--url", url, "-p", "x", code=1).stderr
     assert '"nope" is not served' in run("--url", url, "-m", "nope", "-p", "x", code=1, **key).stderr
@@ -74,7 +74,7 @@ def test_unix_socket():
 
 
 PROMPT = terminal.PROMPT
-STATS = r"\[prompt (\d+) tokens, (\d+) of them cached[^]]*\]"
+STATS = r"\[prompt (\d+) tokens, (\d+) cached[^]]*\]"
 
 
 def test_conversation():
@@ -110,9 +110,12 @@ def test_conversation():
 
 class Odd(BaseHTTPRequestHandler):
     """Other servers' manners."""
-    MODELS = json.dumps({"data": [{"id": "odd"}]}).encode()
+    MODELS = json.dumps({"data": [{"id": "odd"}, {"id": "second"}]}).encode()
+    asked = None
     ways = {
         "crlf": b'data: {"choices":[{"delta":{"reasoning":"hm"}}]}\r\n\r\ndata:{"choices":[{"delta":{"content":"a\\u0007b"}}]}\r\n\r\n',
+        "at-once": b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+                   b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":50}}\n\ndata: [DONE]\n\n',
         "error": b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"error":{"message":"broke"}}\n\n',
         "junk": b'event: x\ndata: {]\n\n: hello\n\ndata: [DONE]\n\ndata: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}',
         "long": b"data: " + b"x" * (2 << 20),
@@ -122,12 +125,18 @@ class Odd(BaseHTTPRequestHandler):
         self.reply(200, self.MODELS)
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        Odd.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         way = self.path.split("/")[1]
         if way == "refuse":
             self.reply(418, b'{"detail": "teapot"}')
         elif way == "endless":
             self.endless()
+        elif way == "broken":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'data: {"choices":[{"delta":{"content":"part"}}]}\n\n')
+            self.wfile.flush()
         else:
             self.reply(200, self.ways[way])
 
@@ -163,6 +172,19 @@ def test_others():
     assert "broke" in run("--url", base + "error", *ask, code=1).stderr
     assert run("--url", base + "junk", *ask).stdout == ""
     assert "more than" in run("--url", base + "long", *ask, code=1).stderr
+    # A rate is of no time that is too short to measure.
+    p = run("--url", base + "at-once", *ask)
+    assert "answer 50, first after" in p.stderr, p.stderr
+    rate = re.search(r"after [0-9.]+ s, ([0-9.]+)/s", p.stderr)
+    assert not rate or float(rate[1]) <= 49 / 0.1, p.stderr
+    # What a stream said before it broke is one line, what broke it another, in plain words.
+    p = run("--url", base + "broken", *ask, code=1)
+    assert p.stdout == "part\n" and "the connection was lost before the end of the answer" in p.stderr, p
+    # A word that the server lists is a model, another the question about what is piped in.
+    for word, model, text in (("odd", "odd", "x"), ("second", "second", "x"), ("Summarise", "odd", "Summarise\n\nx")):
+        run("--url", base + "junk", word, stdin="x")
+        assert (Odd.asked["model"], Odd.asked["messages"][0]["content"]) == (model, text), (word, Odd.asked)
+    assert run("--url", base[7:] + "junk", *ask).stdout == ""        # without http://
     assert "418: teapot" in run("--url", base + "refuse", *ask, code=1).stderr
     with open("/dev/full", "w") as full:        # nobody can read more, so no more is asked for
         p = subprocess.run([weft, "run", "--url", base + "endless", *ask], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,

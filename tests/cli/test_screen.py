@@ -25,7 +25,8 @@ class Screen:
     """A program in a terminal of 80 by 24, with a tmux of its own."""
 
     def __init__(self, folder, argv, env):
-        self.socket, fifo, self.env = os.path.join(folder, "tmux"), os.path.join(folder, "written"), env
+        own = tempfile.mkdtemp(dir=folder)     # a server that ends may still have its socket
+        self.socket, fifo, self.env = os.path.join(own, "tmux"), os.path.join(own, "written"), env
         os.mkfifo(fifo)
         self.written = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)     # to see that something was written
         # The program begins once its writing is seen.
@@ -103,6 +104,32 @@ def main():
             s.keys("Enter")
             s.until(r"Go on and on\.\n(?:.*\n)*\[prompt (?:.*\n)+> *$")
             s.keys("C-d")
+        finally:
+            s.close()
+        # Ctrl-Z at the prompt gives the terminal back to the shell, and fg goes on with the line.
+        s = Screen(d, ["env", "PS1=shell: ", "/bin/bash", "--norc", "--noprofile", "-i"], env)
+        try:
+            s.until(r"^shell: *$")
+            s.text(shlex.join([weft, "run", "--temp", "0", "-n", "4"]))
+            s.keys("Enter")
+            s.until("Ctrl-D ends(?:.*\n)+> *$")
+            s.text("Say")
+            s.until("^> Say$")
+            s.keys("C-z")
+            s.until(r"Stopped(?:.*\n)+shell: *$")
+            s.text("fg")
+            s.keys("Enter")
+            s.until(r"^fg\n?(?:.*\n)*> Say$|shell: fg\n(?:.*\n)*> Say$")
+            s.text(" this")
+            s.keys("Enter")
+            s.until(r"\[prompt \d+ tokens[^]]*\](?:.*\n)+> *$")
+            s.keys("C-d")
+            s.until(r"shell: *$")
+            # The line of figures stays one line in a narrow terminal.
+            s.tmux("resize-window", "-x", "60", "-y", "24")
+            s.text(shlex.join([weft, "run", "-n", "4", "-p", "Say"]))
+            s.keys("Enter")
+            s.until(r"^\[prompt \d+[^\n]*limit\]$")
         finally:
             s.close()
         # Where no locale is set, letters are those that were typed.
