@@ -5,7 +5,6 @@
 #include "cli/console.h"
 
 #include <histedit.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +61,7 @@ static unsigned char suspend(EditLine *el, wint_t key)
 {
 	el_set(el, EL_PREP_TERM, 0);
 	mark_pastes(false);
-	pthread_kill(pthread_self(), SIGTSTP); /* stops here, where kill would stop at some time */
+	kill(0, SIGTSTP); /* the group, with a script that waits for this program; Linux has the main thread take it */
 	mark_pastes(true);
 	el_set(el, EL_PREP_TERM, 1);
 	return CC_REDISPLAY;

@@ -125,6 +125,17 @@ def main():
             s.until(r"\[prompt \d+ tokens[^]]*\](?:.*\n)+> *$")
             s.keys("C-d")
             s.until(r"shell: *$")
+            # A script that waits for the program stops with it.
+            s.text("sh -c '" + shlex.join([weft, "run", "-n", "4"]) + "; :'")
+            s.keys("Enter")
+            s.until("Ctrl-D ends(?:.*\n)+> *$")
+            s.keys("C-z")
+            s.until(r"Stopped(?:.*\n)+shell: *$")
+            s.text("fg")
+            s.keys("Enter")
+            s.until(r"fg\n(?:.*\n)+> *$")
+            s.keys("C-d")
+            s.until(r"shell: *$")
             # The line of figures stays one line in a narrow terminal.
             s.tmux("resize-window", "-x", "60", "-y", "24")
             s.text(shlex.join([weft, "run", "-n", "4", "-p", "Say"]))
