@@ -52,6 +52,7 @@ test('a model is chosen, and remembered with each answer', async () => {
 		await page.selectOption('#models', NAMES[0]);
 		await asked;
 	} finally {
+		await now.context.close();  // a page asks its server, and complains where there is none
 		await s.stop();
 	}
 });
