@@ -387,7 +387,7 @@ static void one_world(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : getenv("WEFT_TEST_QUICK") ? 150 : 2000;
+	uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : getenv("WEFT_TEST_QUICK") ? 150 : 1000;
 	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 
 	signal(SIGABRT, say_seed);
