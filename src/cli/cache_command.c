@@ -209,14 +209,21 @@ static int info_pack(const char *path, struct err *err)
 	return rc;
 }
 
+/* Opens a pack and compares every piece with its digest; the caller closes *p after a failure, too. */
+static int open_checked(struct pack **p, const char *path, struct err *err)
+{
+	int rc;
+
+	*p = NULL;
+	rc = pack_open(p, path, err);
+	return rc ? rc : pack_check(*p, NULL, NULL, err);
+}
+
 static int verify(const char *path, struct err *err)
 {
 	struct pack *p;
-	int rc = pack_open(&p, path, err);
+	int rc = open_checked(&p, path, err);
 
-	if (rc)
-		return rc;
-	rc = pack_check(p, NULL, NULL, err);
 	if (!rc)
 		printf("%s: all %" PRIu64 " pieces have their digests\n", path, pack_pieces(p));
 	pack_close(p);
@@ -257,11 +264,8 @@ static int import_pack(const char *path, const char *dir, struct err *err)
 {
 	struct pack_sum sum;
 	struct pack *p;
-	int rc = pack_open(&p, path, err);
+	int rc = open_checked(&p, path, err);
 
-	if (rc)
-		return rc;
-	rc = pack_check(p, NULL, NULL, err);
 	if (!rc)
 		rc = pack_import(p, dir, NULL, &sum, err);
 	if (!rc)

@@ -22,7 +22,7 @@
 
 enum { REQUEST_MAX = 64 << 20 }; /* bytes of a file with a request, or with a system prompt */
 
-/* What the prompts that were read have in common. */
+/* The longest beginning that all prompts read so far share. */
 struct common {
 	struct opening *render;
 	struct tokens ids;  /* the first prompt */

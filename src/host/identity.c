@@ -348,7 +348,7 @@ static void part_end(struct sums *h, struct buf *about, const char *name)
 		tell_digest(about, name, &d);
 }
 
-/* What the numbers depend on, besides the model. */
+/* Adds what results depend on besides the model: arithmetic, precision, order. */
 static void put_computing(struct sums *h, const struct session *s, struct buf *about)
 {
 	const uint8_t number[] = { ARITHMETIC & 255, ARITHMETIC >> 8 };
@@ -461,7 +461,7 @@ int identity_of_draft(const struct draft_source *d, const struct host_opts *o, c
 
 /* ---- comparing ---- */
 
-/* Where two texts begin to differ, from the word before on. */
+/* Index at which the first word that differs begins. */
 static size_t parting(const char *a, const char *b)
 {
 	size_t n = 0;

@@ -10,7 +10,7 @@
 #include "server/known_switch.h"
 #include "server/routes.h"
 
-/* What a prompt's text depends on: options and the model's templates. */
+/* A server without an engine, with the options and the templates that a prompt's text depends on. */
 struct opening {
 	struct server server;
 	struct known_model model;

@@ -181,7 +181,7 @@ static void rows_hash(struct rows *r, int which, int cols, enum kind kind)
 		r->out[i][kind] = hash(r->out[i][kind], r->f[which] + i * cols, cols);
 }
 
-/* The same queries over some of the rows, which they choose themselves by weights of their own. */
+/* Attention of the queries over rows that an indexer chooses. */
 static void attend_chosen(struct rows *r, const struct attn *a, const struct kv_view *view, enum kind kind, int layer)
 {
 	enum { MOST = 5 };

@@ -213,7 +213,7 @@ static void test_served(void **state)
 	pack_close(p);
 }
 
-/* What is dropped is not found in a pack, either. */
+/* A dropped prefix is not found in a pack. */
 static void test_dropped(void **state)
 {
 	struct digest key[LONGEST / ROWS + 1];
@@ -326,7 +326,7 @@ static void set(struct buf *b, size_t at, uint64_t v, size_t n)
 	memcpy(b->p + at, &v, n);
 }
 
-/* Checksums anew, as one would who makes such a file on purpose. */
+/* Computes the checksums again, as for a file that is forged on purpose. */
 static void repair(struct buf *b)
 {
 	uint32_t about_bytes = (uint32_t)get(b, AT_ABOUT);

@@ -63,7 +63,7 @@ static inline const int32_t *chosen_of(const struct attend *d, int row)
 	return d->chosen + (size_t)row * (size_t)(d->most + 1);
 }
 
-/* The same of a call: attn's, or all that was chosen. */
+/* The first position that a row sees: the window's, or 0 where positions were chosen. */
 static inline int first_seen(const struct attend *d, int row)
 {
 	return d->chosen ? 0 : attn_first(d->p, d->a, row);

@@ -5,7 +5,7 @@
  *   pieces  files of spill_file.h, one after the other: snapshots, then pages; each by position, key and tail
  *   table   an entry of PACK_ENTRY bytes for each piece: its SHA-256, its bytes, its tail (spill_name_put)
  *
- * The same pieces make the same file: it has no time and no name in it.  All bytes are little endian.  A file is read as one that
+ * A pack of the same pieces is the same file: no time and no name is in it.  All bytes are little endian.  A file is read as one that
  * others wrote: every size is compared with the file's, and no more than one entry or one megabyte is in memory at once.
  *
  * Any thread; one open pack may be read by several. */

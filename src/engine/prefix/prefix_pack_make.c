@@ -41,20 +41,6 @@ int pack_about_read(const char *dir, const struct digest *model, struct buf *out
 	return rc;
 }
 
-/* Syncs and closes a file that was written under a temporary name, and gives it its own: 0 or an errno, and then it is removed. */
-static int settle(const struct spill_io *io, int dir, int fd, const char *tmp, const char *name)
-{
-	int rc = io->sync(io, fd) ? errno : 0;
-
-	if (close(fd) && !rc)
-		rc = errno;
-	if (!rc && io->rename(io, dir, tmp, name))
-		rc = errno;
-	if (rc)
-		io->unlink(io, dir, tmp);
-	return rc;
-}
-
 int pack_about_write(const char *dir, const struct digest *model, const char *text, struct err *err)
 {
 	static const char tmp[] = SPILL_TMP SPILL_ABOUT;
@@ -74,11 +60,8 @@ int pack_about_write(const char *dir, const struct digest *model, const char *te
 		fd = io->open(io, root, tmp, O_WRONLY | O_CREAT | O_EXCL);
 		if (fd < 0)
 			e = errno;
-		else if ((e = spill_write_all(io, fd, text, strlen(text)))) {
-			close(fd);
-			io->unlink(io, root, tmp);
-		} else
-			e = settle(io, root, fd, tmp, SPILL_ABOUT);
+		else
+			e = spill_settle(io, root, fd, tmp, SPILL_ABOUT, spill_write_all(io, fd, text, strlen(text)));
 		io->sync(io, root); /* without it, at worst the name is gone after a power cut */
 		if (e)
 			rc = err_set(err, E_IO, "%s/" SPILL_ABOUT ": cannot write: %s", path.p, strerror(e));
@@ -340,7 +323,7 @@ static int make_file(struct making *m, const char *path, struct err *err)
 		m->io->unlink(m->io, dir, tmp.p);
 		if (err)
 			err_prefix(err, "%s", path);
-	} else if ((e = settle(m->io, dir, m->to, tmp.p, name))) {
+	} else if ((e = spill_settle(m->io, dir, m->to, tmp.p, name, 0))) {
 		rc = err_set(err, E_IO, "%s: cannot write: %s", path, strerror(e));
 	}
 	m->io->sync(m->io, dir);
@@ -394,7 +377,7 @@ static int take_piece(const struct pack *p, const struct pack_piece *piece, cons
 		io->unlink(io, own, tmp);
 		return rc;
 	}
-	if ((e = settle(io, own, fd, tmp, name)))
+	if ((e = spill_settle(io, own, fd, tmp, name, 0)))
 		return err_set(err, E_IO, "%s: cannot write: %s", name, strerror(e));
 	out->pieces++;
 	out->bytes += piece->part.bytes;

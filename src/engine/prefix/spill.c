@@ -671,7 +671,7 @@ void spill_bad(struct spill *s, const struct spill_piece *p)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Where a piece is, if it is in a pack.  Called with the lock held. */
+/* Whether a pack has the piece; *out becomes its place.  The caller holds the lock. */
 static bool is_packed(const struct spill *s, const struct spill_piece *p, struct spill_part *out)
 {
 	const struct spill_entry *e = entry_of(s, p);

@@ -169,9 +169,22 @@ static int write_body(const struct spill_io *io, int fd, const struct spill_head
 		rc = spill_write_all(io, fd, tok, h->n_tok * sizeof(*tok));
 	if (!rc)
 		rc = spill_write_all(io, fd, payload, h->payload_bytes);
+	futimens(fd, times); /* only the order of eviction hangs on it */
+	return rc;
+}
+
+int spill_settle(const struct spill_io *io, int dir, int fd, const char *tmp, const char *name, int failed)
+{
+	int rc = failed;
+
 	if (!rc && io->sync(io, fd))
 		rc = errno;
-	futimens(fd, times); /* only the order of eviction hangs on it */
+	if (close(fd) && !rc)
+		rc = errno;
+	if (!rc && io->rename(io, dir, tmp, name))
+		rc = errno;
+	if (rc)
+		io->unlink(io, dir, tmp);
 	return rc;
 }
 
@@ -188,13 +201,7 @@ int spill_file_write(const struct spill_io *io, int dir, const char *name, struc
 	if (fd < 0)
 		return errno;
 	rc = write_body(io, fd, h, tok, payload, used_ns);
-	if (close(fd) && !rc)
-		rc = errno;
-	if (!rc && io->rename(io, dir, tmp, name))
-		rc = errno;
-	if (rc)
-		io->unlink(io, dir, tmp);
-	return rc;
+	return spill_settle(io, dir, fd, tmp, name, rc);
 }
 
 /* ---- reading ---- */

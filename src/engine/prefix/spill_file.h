@@ -60,6 +60,9 @@ void spill_head_put(const struct spill_head *h, uint8_t out[SPILL_HEAD]);
  * another version; the message has both values. */
 int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t file_bytes, struct err *err);
 
+/* Gives the file fd, written in folder dir as tmp, its name once it is on the disk, and closes it.  After a failure, also one
+ * before the call (failed, an errno), tmp is removed.  0 or an errno. */
+int spill_settle(const struct spill_io *io, int dir, int fd, const char *tmp, const char *name, int failed);
 /* Writes a file, used last at used_ns (its modification time).  h->sum is filled in.
  * 0 or an errno; then nothing is left behind, if the disk lets that be. */
 int spill_file_write(const struct spill_io *io, int dir, const char *name, struct spill_head *h, const int32_t *tok,

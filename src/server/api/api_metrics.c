@@ -420,7 +420,7 @@ static void put_models(const struct page *p, struct server *s)
 	}
 }
 
-/* What Prometheus' own clients tell of each process, under their names. */
+/* Metrics of the process, under the names that Prometheus' client libraries give them. */
 static void put_process(struct buf *b, const struct server *s)
 {
 	const struct page p = { b, "process_", "" };
