@@ -1,5 +1,5 @@
-// chat.js - the conversation that is shown, and asking.  One answer is written at a time; it belongs to its conversation,
-// which need not be the one that is shown.
+// chat.js - the conversation that is shown, and asking.  Each conversation has at most one answer that is being written,
+// and those of several are written at once.
 import "./tabs.js";
 import { Answer } from "./answer.js";
 import { any, take } from "./attach.js";
@@ -11,10 +11,13 @@ import * as shelf from "./shelf.js";
 import { look } from "./state.js";
 import { draw_turn, edit_in } from "./turn.js";
 
+// A browser has six connections to a server: one is left to ask how it is.
+const RUN_MOST = 5;
 const NEAR = 60; // pixels from the end within which the log follows what is written
 const log = by_id("log"), turns = by_id("turns"), text = by_id("text");
 let conversation = new Conversation();
-let running = null; // an Answer
+const running = new Map();  // id of a conversation: its Answer; open() shows the conversation that the answer knows
+const problems = new Map(); // id of a conversation: { message, parent } of the answer that failed last
 let following = true;
 
 // ---- what is shown ----
@@ -36,17 +39,19 @@ function problem_box({ message, parent }) {
   return element("article", { class: "message failed", role: "alert" }, element("p", { class: "problem" }, message), ...again);
 }
 
+const writes = () => running.get(conversation.id) ?? null; // the answer to the conversation that is shown
+
 function draw() {
-  const mine = running?.conversation === conversation ? running : null;
+  const mine = writes(), problem = problems.get(conversation.id);
   const whole = conversation.path(), asked = whole.findIndex((t) => t.id === mine?.parent);
   const path = mine && !mine.from ? whole.slice(0, asked + 1) : whole;
   const boxes = path.map((t, i) => (mine?.from === t ? mine.box : draw_turn(t, conversation, i === path.length - 1, acts)));
   if (mine && !mine.from) boxes.push(mine.box);
-  if (conversation.problem && !mine) boxes.push(problem_box(conversation.problem));
+  if (problem && !mine) boxes.push(problem_box(problem));
   turns.replaceChildren(...boxes);
   by_id("empty").hidden = boxes.length > 0;
-  by_id("stop").hidden = !running;
-  by_id("send").disabled = running !== null;
+  by_id("stop").hidden = !mine;
+  by_id("send").disabled = mine !== null;
   if (mine) for (const b of turns.querySelectorAll(".acts button:not(.copy), .results button")) b.disabled = true;
 }
 
@@ -74,44 +79,72 @@ async function keep_it(c) {
 async function catch_up(c) {
   if (!c.behind) return;
   const now = await keep.load(c.id);
-  if (c !== conversation || running?.conversation === c || !now) return;
-  now.problem = c.problem;
+  if (c !== conversation || running.has(c.id) || !now) return;
   conversation = now;
   draw();
 }
 
 // ---- asking ----
 
-// Has an answer written to the turn of this id, or has one that was cut go on.
-async function answer(parent, from = null) {
-  if (running) return;
-  const c = conversation, mine = new Answer(c, parent, from);
-  delete c.problem;
-  running = mine;
-  draw();
-  follow();
-  await mine.run();
-  running = null;
-  if (mine.problem) c.problem = { message: mine.problem.message, parent: mine.is_turn ? undefined : parent };
-  else if (!mine.is_turn) c.problem = { message: "Stopped before the answer began.", parent };
-  if (mine.problem?.status === 0) look();
+function problem_of(mine) {
+  if (mine.problem) return { message: mine.problem.message, parent: mine.is_turn ? undefined : mine.parent };
+  return mine.is_turn ? null : { message: "Stopped before the answer began.", parent: mine.parent };
+}
+
+// Puts an answer that has ended into its conversation.
+function settle({ conversation: c, turn, from, parent, is_turn }) {
   if (from) {
     // The longer answer in the place of the one that was cut, unless another window may have gone on from that.
-    if (mine.turn.content !== from.content || !mine.turn.cut) {
-      if (!c.behind) c.remove(from);
-      c.add(parent, mine.turn);
-    }
-  } else if (mine.is_turn) {
-    // Under the branch that was asked, which may not be the one that is shown by now.
-    if (c.turns.some((t) => t.id === parent)) c.add(parent, mine.turn);
+    if (turn.content === from.content && turn.cut) return;
+    if (!c.behind) c.remove(from);
+    c.add(parent, turn);
+  } else if (is_turn && c.turns.some((t) => t.id === parent)) {
+    c.add(parent, turn); // under the branch that was asked, which may not be the one that is shown by now
   }
+}
+
+async function write(mine) {
+  const c = mine.conversation;
+  await mine.run();
+  running.delete(c.id);
+  const problem = problem_of(mine);
+  if (problem) problems.set(c.id, problem);
+  if (mine.problem?.status === 0) look();
+  settle(mine);
+  by_id("full").textContent = "";
+  if (c === conversation) draw();
+  if (c.turns.length) await keep_it(c);
+}
+
+// Whether another answer may begin here; says why not.
+function may_ask() {
+  const full = !writes() && running.size >= RUN_MOST;
+  by_id("full").textContent = full ? `${RUN_MOST} answers are being written, as many as this page asks for at once.` : "";
+  return !full && !writes();
+}
+
+// Has an answer written to the turn of this id, or has one that was cut go on.
+function answer(parent, from = null) {
+  if (!may_ask()) return;
+  const mine = new Answer(conversation, parent, from);
+  problems.delete(conversation.id);
+  running.set(conversation.id, mine);
   draw();
-  if (c.turns.length) keep_it(c);
+  follow();
+  mine.ended = write(mine);
+  shelf.refresh(conversation.id);
+}
+
+// Ends the answer to a conversation; over once what there was of it is kept.
+async function stop(id) {
+  const mine = running.get(id);
+  mine?.abort.abort();
+  await mine?.ended;
 }
 
 // Messages that were deleted from c.
 async function bring_back(c, gone) {
-  if (running?.conversation.id === c.id) return;
+  if (running.has(c.id)) return;
   const there = c === conversation ? c : (await keep.load(c.id)) ?? c;
   there.bring_back(gone);
   await keep_it(there);
@@ -121,7 +154,7 @@ async function bring_back(c, gone) {
 const acts = {
   edit(turn, box) {
     edit_in(box, turn.content, turn.role === "user" ? "Send" : "Save", (content) => {
-      if (running || (!content.trim() && !turn.files && !turn.pictures && !turn.sounds)) return false;
+      if (!may_ask() || (!content.trim() && !turn.files && !turn.pictures && !turn.sounds)) return false;
       const { id, parent, stats, cut, ...rest } = turn;
       const added = conversation.add(parent, { ...rest, content });
       if (turn.role === "user") {
@@ -140,9 +173,9 @@ const acts = {
     answer(turn.parent, turn);
   },
   remove(turn) {
-    if (running) return;
+    if (writes()) return;
     const c = conversation, gone = c.remove(turn), n = gone.turns.length;
-    delete c.problem;
+    problems.delete(c.id);
     draw();
     if (c.turns.length) keep_it(c);
     else keep.remove(c).then(() => shelf.refresh());
@@ -150,14 +183,14 @@ const acts = {
       button("Undo", () => bring_back(c, gone)));
   },
   show(turn) {
-    if (running?.conversation === conversation) return;
+    if (writes()) return;
     conversation.show(turn);
-    delete conversation.problem;
+    problems.delete(conversation.id);
     draw();
     keep_it(conversation);
   },
   results(turn, values) {
-    if (running) return;
+    if (!may_ask()) return;
     let at = turn.id;
     turn.tool_calls.forEach((c, i) => {
       at = conversation.add(at, { role: "tool", tool_call_id: c.id, name: c.function.name, content: values[i] }).id;
@@ -168,7 +201,7 @@ const acts = {
 
 by_id("ask").addEventListener("submit", (e) => {
   e.preventDefault();
-  if (running || (!text.value.trim() && !any())) return;
+  if ((!text.value.trim() && !any()) || !may_ask()) return;
   const turn = conversation.say({ content: text.value, ...take() });
   text.value = "";
   fit();
@@ -193,20 +226,16 @@ text.addEventListener("keydown", (e) => {
   e.preventDefault();
   by_id("ask").requestSubmit();
 });
-by_id("stop").addEventListener("click", () => running?.abort.abort());
+by_id("stop").addEventListener("click", () => stop(conversation.id));
 document.addEventListener("keydown", (e) => {
-  if (e.key === "Escape" && !document.querySelector("dialog[open]")) running?.abort.abort();
+  if (e.key === "Escape" && !document.querySelector("dialog[open]")) stop(conversation.id);
 });
 
 // ---- the beginning ----
 
 async function open(id) {
-  if (running?.conversation.id === id) {
-    show(running.conversation);
-    return;
-  }
-  const c = await keep.load(id);
-  show(c ?? new Conversation());
+  const c = running.get(id)?.conversation ?? await keep.load(id);
+  show(running.get(id)?.conversation ?? c ?? new Conversation());
 }
 
 function fresh() {
@@ -215,11 +244,12 @@ function fresh() {
 }
 
 keep.on_change(async (id) => {
-  if (running?.conversation.id === id) running.conversation.behind = true;
+  const mine = running.get(id);
+  if (mine) mine.conversation.behind = true;
   else if (id === conversation.id) return open(id);
   shelf.refresh();
 });
-shelf.begin({ open, fresh });
+shelf.begin({ open, fresh, stop, writes: (id) => running.has(id) });
 look();
 await load_markdown();
 await open(location.hash.slice(1));

@@ -3,16 +3,19 @@ import { button, by_id, download, element } from "./element.js";
 import { exported, imported } from "./conversation.js";
 import { all, load, remove, save } from "./keep.js";
 
-let acts = null;      // { open(id), fresh() }
+let acts = null;      // { open(id), fresh(), writes(id): an answer is being written to it, stop(id): ends that }
 let current = "";
 let drawn = 0;
+let naming = false;   // a new name is being typed in the list
 
 // Buttons for what can be done with the conversation that is shown.
 function item(c) {
+  const busy = acts.writes(c.id);
   const open = button(c.title, () => {
     acts.open(c.id);
     show_drawer(false);
-  }, { class: "open", "aria-current": String(c.id === current), title: c.title });
+  }, { class: "open", "aria-current": String(c.id === current), "data-id": c.id, title: c.title });
+  if (busy) open.prepend(element("span", { class: "busy", role: "img", "aria-label": "being answered: " }));
   const row = element("li", {}, open);
   if (c.id !== current) return row;
   row.append(element("div", { class: "acts" }, button("Rename", () => rename(c, row)),
@@ -21,12 +24,17 @@ function item(c) {
 }
 
 export async function refresh(id = current) {
+  if (naming && id === current) return;
   const mine = ++drawn;
+  naming = false;
   current = id;
   const words = by_id("search").value.trim().toLowerCase();
   const list = (await all()).filter((c) => !words || c.holds(words));
-  if (mine !== drawn) return; // a later one is on its way
+  if (mine !== drawn || naming) return; // a later one is on its way
+  const focused = document.activeElement?.closest("#list .open")?.dataset.id;
   by_id("list").replaceChildren(...list.map(item));
+  if (focused) by_id("list").querySelector(`[data-id="${focused}"]`)?.focus();
+  by_id("shelf-toggle").classList.toggle("busy", list.some((c) => c.id !== current && acts.writes(c.id)));
   by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : "No conversations yet; they stay in this browser.";
 }
 
@@ -35,6 +43,7 @@ function rename(c, row) {
   const form = element("form", { onsubmit: async (e) => {
     e.preventDefault();
     const there = await load(c.id);
+    naming = false;
     if (there) {
       there.name = input.value.trim();
       await save(there);
@@ -44,14 +53,18 @@ function rename(c, row) {
   }, onkeydown: (e) => {
     if (e.key !== "Escape") return;
     e.stopPropagation();
+    naming = false;
     refresh();
   } }, input);
+  naming = true;
   input.value = c.name || c.title;
   row.replaceChildren(form);
   input.select();
 }
 
-async function take_away(c) {
+async function take_away(listed) {
+  await acts.stop(listed.id);
+  const c = await load(listed.id) ?? listed;
   await remove(c);
   if (c.id === current) acts.fresh();
   else refresh();
@@ -90,7 +103,10 @@ function show_drawer(on) {
 
 export function begin(given) {
   acts = given;
-  by_id("search").addEventListener("input", () => refresh());
+  by_id("search").addEventListener("input", () => {
+    naming = false;
+    refresh();
+  });
   by_id("new").addEventListener("click", () => {
     acts.fresh();
     show_drawer(false);

@@ -282,3 +282,93 @@ test('the title says the model, and when the server is gone', async () => {
 	await now.page.waitForFunction(() => document.title.startsWith('⚠ '));
 	assert.equal(await now.page.locator('#health').getAttribute('class'), 'bad');
 });
+
+// Answers of this window, each to a question: say(question, text) is a piece of one, end(question) its end.
+async function hold_all(page) {
+	await page.evaluate(() => {
+		const real = globalThis.fetch;
+		globalThis.held = {};
+		globalThis.fetch = (url, how) => {
+			if (!String(url).endsWith('/v1/chat/completions')) return real(url, how);
+			const body = new ReadableStream({ start(stream) {
+				globalThis.held[JSON.parse(how.body).messages.at(-1).content] = stream;
+				how.signal.addEventListener('abort', () => stream.error(how.signal.reason));
+			} });
+			return Promise.resolve(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
+		};
+	});
+	const send = (question, text) => page.evaluate(([q, t]) => globalThis.held[q].enqueue(new TextEncoder().encode(t)), [question, text]);
+	const event = (delta) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
+	return {
+		begun: (question) => page.waitForFunction((q) => globalThis.held[q], question),
+		say: (question, content) => send(question, event({ content })),
+		end: (question) => send(question, 'data: [DONE]\n\n'),
+		fail: (question) => send(question, 'data: {"error": {"message": "the model stumbled"}}\n\n'),
+	};
+}
+
+test('answers to several conversations at once, one each', async () => {
+	const { page } = now;
+	const held = await hold_all(page);
+	const busy = () => page.locator('#list li:has(.busy) .open').allInnerTexts();
+	const open_it = (title) => page.locator('#list .open', { hasText: title }).click();
+	for (const q of ['one', 'two', 'three']) {
+		await page.click('#new');
+		await ask(q);
+		await held.begun(q);
+		await held.say(q, `part of ${q}`);
+		await page.locator('.message.assistant').getByText(`part of ${q}`).waitFor();
+	}
+	await page.waitForFunction(() => document.querySelectorAll('#list .busy').length === 3);
+	await picture('several');
+	// Stop is of the one that is shown; so is Escape.
+	await open_it('two');
+	await page.locator('.message.assistant').getByText('part of two').waitFor();
+	await page.click('#stop');
+	assert.match(await (await answer()).locator('.stats').innerText(), /stopped/);
+	await page.waitForFunction(() => document.querySelectorAll('#list .busy').length === 2);
+	assert.deepEqual((await busy()).sort(), ['one', 'three']);
+	// Nothing of what ends elsewhere disturbs what is being done here.
+	await press(user(0), 'Edit');
+	await page.getByLabel('Edited message').fill('two, edited');
+	await held.say('one', ', and all of it');
+	await held.end('one');
+	await held.fail('three');
+	await page.waitForFunction(() => !document.querySelector('#list .busy'));
+	assert.equal(await page.getByLabel('Edited message').inputValue(), 'two, edited');
+	await page.keyboard.press('Escape'); // closes the editor
+	await page.keyboard.press('Escape');
+	await open_it('one');
+	assert.equal(await said(await answer()), 'part of one, and all of it');
+	await open_it('three');
+	await page.getByText('the model stumbled').waitFor();
+	// One that is deleted meanwhile is stopped, and comes back with what there was of it.
+	await page.click('#new');
+	await ask('four');
+	await held.begun('four');
+	await held.say('four', 'part of four');
+	await page.locator('.message.assistant').getByText('part of four').waitFor();
+	await page.locator('#list').getByRole('button', { name: 'Delete' }).click();
+	await page.locator('#undo').getByText('is deleted').waitFor();
+	assert.equal(await page.locator('#list .open', { hasText: 'four' }).count(), 0);
+	await page.locator('#undo').getByRole('button', { name: 'Undo' }).click();
+	assert.equal(await said(await answer()), 'part of four');
+	// As many as the browser has connections for; the next is refused, and is in the box still.
+	for (const q of ['a', 'b', 'c', 'd', 'e']) {
+		await page.click('#new');
+		await ask(q);
+		await held.begun(q);
+	}
+	await page.setViewportSize({ width: 390, height: 700 });
+	await page.click('#shelf-toggle');
+	await picture('several-phone');
+	await page.click('#new');
+	await ask('f');
+	await page.getByText('5 answers are being written').waitFor();
+	assert.equal(await page.inputValue('#text'), 'f');
+	await picture('full-phone');
+	await held.end('a');
+	await page.waitForFunction(() => !document.getElementById('full').textContent);
+	await page.press('#text', 'Enter');
+	await held.begun('f');
+});
