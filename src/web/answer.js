@@ -113,7 +113,7 @@ export class Answer {
     }
     if (event.model && event.model !== this.turn.model) {
       this.turn.model = event.model;
-      this.box.firstChild.replaceChildren(name_of(event.model));
+      this.box.querySelector(".speaker .name").replaceChildren(name_of(event.model));
     }
     if (event.usage) this.usage = event.usage;
     const choice = event.choices?.[0], delta = choice?.delta;

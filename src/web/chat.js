@@ -22,17 +22,50 @@ let following = true;
 
 // ---- what is shown ----
 
-log.addEventListener("scroll", () => {
-  following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
-});
-new ResizeObserver(() => {
-  if (following) log.scrollTop = log.scrollHeight;
-}).observe(turns);
+// The log follows what is written until the person scrolls up.  Scroll events come late, after more was written: one that
+// finds the log where this page put it tells nothing of the person.
+let put_at = 0, was_at = 0;
+
+const to_go = () => log.scrollHeight - log.scrollTop - log.clientHeight;
+const at_end = () => to_go() < NEAR;
+
+function to_end() {
+  log.scrollTop = log.scrollHeight;
+  put_at = was_at = log.scrollTop;
+}
 
 function follow() {
   following = true;
-  log.scrollTop = log.scrollHeight;
+  to_end();
+  show_following();
 }
+
+function show_following() {
+  log.classList.toggle("following", following);
+  by_id("to-end").hidden = following || at_end();
+}
+
+log.addEventListener("scroll", () => {
+  if (to_go() < 2) { // also where the log became shorter
+    following = true;
+    put_at = log.scrollTop;
+  } else if (Math.abs(log.scrollTop - put_at) > 1) {
+    following = log.scrollTop >= was_at && (following || at_end());
+    put_at = -Infinity;
+  }
+  was_at = log.scrollTop;
+  show_following();
+});
+const sizes = new ResizeObserver(() => {
+  if (following) to_end();
+  show_following();
+});
+sizes.observe(turns);
+sizes.observe(log);
+by_id("to-end").addEventListener("click", () => {
+  follow();
+  text.focus();
+});
 
 function problem_box({ message, parent }) {
   const again = parent === undefined ? [] : [element("div", { class: "acts" }, button("Try again", () => answer(parent)))];

@@ -151,14 +151,15 @@ const is_picture = (p) => is_text(p?.name) && is_text(p.url) && /^data:image\/(?
 const is_sound = (s) => is_text(s?.name) && is_text(s.url) && /^data:audio\/[a-z0-9-]+;base64,[A-Za-z0-9+/]*={0,2}$/.test(s.url) &&
   (s.url.length - s.url.indexOf(",") - 1) % 4 === 0;
 
-// A turn of a file, with the members that are known and no others; throws.
-function turn_from(t, earlier) {
+// A turn of a file, with the members that are known and no others; throws.  After those that were read earlier: ids, and the
+// time of the last.
+function turn_from(t, earlier, last) {
   const good = is_text(t?.id) && t.id !== "" && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
     !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
     optional(t.pictures, list_of(is_picture)) && optional(t.sounds, list_of(is_sound)) && optional(t.tool_calls, list_of(is_call)) &&
     ["reasoning_content", "model", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
   if (!good) throw new Error("one of its turns is malformed");
-  const out = { id: t.id, parent: t.parent, at: earlier.size, role: t.role, content: t.content };
+  const out = { id: t.id, parent: t.parent, at: Math.max(last + 1, Number.isSafeInteger(t.at) ? Math.min(t.at, Date.now()) : 0), role: t.role, content: t.content };
   for (const m of ["files", "pictures", "sounds", "tool_calls", "reasoning_content", "model", "stats", "cut", "tool_call_id", "name"])
     if (t[m] !== undefined) out[m] = t[m];
   return out;
@@ -178,7 +179,7 @@ export function imported(text) {
     const c = new Conversation(), earlier = new Set();
     if (!Array.isArray(plain?.turns)) throw new Error("one of its conversations has no turns");
     for (const t of plain.turns) {
-      c.turns.push(turn_from(t, earlier));
+      c.turns.push(turn_from(t, earlier, c.turns.at(-1)?.at ?? -1));
       earlier.add(t.id);
     }
     c.name = is_text(plain.name) ? plain.name : "";

@@ -12,13 +12,13 @@ let chosen = null;   // the name of one of them
 export const model_fields = () => (several ? { model: chosen } : {});
 export const of_model = (path) => (several ? `${path}?model=${encodeURIComponent(chosen)}` : path);
 
-// Asks the server where it has not told yet.
+// Asks the server, for another model may have come.
 export async function sees_pictures() {
-  if (!props) await look();
+  await look();
   return props?.modalities?.vision === true;
 }
 export async function hears_sounds() {
-  if (!props) await look();
+  await look();
   return props?.modalities?.audio === true;
 }
 
@@ -27,23 +27,23 @@ function words_of({ model, context, state }) {
   return several ? words + (state ? `, ${state}` : "") : `${model}, ${words}`;
 }
 
-// health: a word of /health, or why there is none.
-function show(health, good) {
+// word: of /health, or why there is none.
+function show(word, good) {
   const dot = by_id("health");
   const name = props?.model ?? "weft";
   dot.className = good ? "good" : "bad";
-  dot.title = health;
-  dot.setAttribute("aria-label", "server: " + health);
-  by_id("model").textContent = good ? (props ? words_of(props) : "") : `${name}: ${health}`;
-  document.title = good ? `${name} · weft` : `⚠ ${name} (${health}) · weft`;
+  dot.title = word;
+  dot.setAttribute("aria-label", "server: " + word);
+  by_id("model").textContent = good ? (props ? words_of(props) : "") : `${name}: ${word}`;
+  document.title = good ? `${name} · weft` : `⚠ ${name} (${word}) · weft`;
 }
 
-// /health answers 503 where all is not well, with its word all the same.
-async function health_word() {
+// { status, model }: /health answers 503 where all is not well, with its word all the same.
+async function health() {
   try {
-    return (await (await fetch("/health")).json()).status;
+    return await (await fetch("/health")).json();
   } catch {
-    return "does not answer";
+    return { status: "does not answer" };
   }
 }
 
@@ -75,8 +75,9 @@ by_id("models").addEventListener("change", () => {
 let asked_at = 0;
 export async function look() {
   asked_at = Date.now();
-  const word = await health_word();
-  if (word === "ok" && (!props || several)) {
+  const { status: word, model } = await health();
+  // A server that was started again in the meantime may have another model.
+  if (word === "ok" && (!props || several || model !== props.model)) {
     try {
       await find_props();
     } catch (e) {

@@ -3,10 +3,20 @@ import { chip, heard, thumbnail } from "./attach.js";
 import { button, copy_button, element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
+const EARLIEST = Date.UTC(2020); // what is less only orders turns
 const WHO = { user: "You", assistant: "Model" };
 
-export function box_of(role, name) {
-  return element("article", { class: "message " + role }, element("div", { class: "who" }, name ?? WHO[role]));
+// The time of day, with the date where that is not today's.
+function time_of(at) {
+  const when = new Date(at), today = when.toDateString() === new Date().toDateString();
+  return element("time", { datetime: when.toISOString(), title: when.toLocaleString() },
+    when.toLocaleString([], { ...(today ? {} : { day: "numeric", month: "short", year: "numeric" }), hour: "2-digit", minute: "2-digit" }));
+}
+
+// at: when it was said, in ms; files of earlier versions do not tell.
+export function box_of(role, name, at) {
+  return element("article", { class: "message " + role },
+    element("div", { class: "speaker" }, element("span", { class: "name" }, name ?? WHO[role]), ...(at > EARLIEST ? [" · ", time_of(at)] : [])));
 }
 
 // Thoughts, folded away once they are over.  The text is the second child.
@@ -69,7 +79,7 @@ export function edit_in(box, text, label, done) {
 // acts: { edit, again, go_on, remove, show, results }, each of a turn and perhaps more.  last: nothing follows it.
 export function draw_turn(turn, conversation, last, acts) {
   const name = turn.role === "tool" ? "Result of " + name_of(turn.name ?? "a tool") : turn.model ? name_of(turn.model) : undefined;
-  const box = box_of(turn.role, name);
+  const box = box_of(turn.role, name, turn.at);
   if (turn.reasoning_content) {
     const thought = thought_box(false);
     thought.lastChild.append(shown_of(turn.reasoning_content));

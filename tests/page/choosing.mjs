@@ -7,7 +7,7 @@ import { answer, ask, greedy, now, picture, press, QUESTION, ready, said } from 
 
 const NAMES = ['weft-tiny', 'weft-tiny-4bit'];
 const MODELS = NAMES.map((name) => join(import.meta.dirname, '../../models', name));
-const who = (box) => box.locator('> .who').innerText();
+const who = (box) => box.locator('> .speaker .name').innerText();
 
 test('one model is not a choice, and is named with its answers', async () => {
 	await greedy();
@@ -55,4 +55,30 @@ test('a model is chosen, and remembered with each answer', async () => {
 		await now.context.close();  // a page asks its server, and complains where there is none
 		await s.stop();
 	}
+});
+
+test('another model behind the same address is noticed', async () => {
+	const { page } = now;
+	const other = (path, change) => page.route(path, async (route) => route.fulfill({ json: { ...await (await route.fetch()).json(), ...change } }));
+	await page.getByText('weft-tiny, context').waitFor();
+	// The server was never seen to be away.
+	await other('**/props', { model: 'other-model', modalities: { vision: true, audio: false } });
+	await other('**/health', { model: 'other-model' });
+	await page.getByText('other-model, context').waitFor();
+	assert.match(await page.title(), /^other-model/);
+});
+
+test('an answer tells when, and by which model', async () => {
+	const { page } = now;
+	await ask(QUESTION);
+	await answer();
+	for (const kind of ['user', 'assistant']) {
+		const time = page.locator(`.message.${kind} .speaker time`);
+		const at = Date.parse(await time.getAttribute('datetime'));
+		assert.ok(Math.abs(Date.now() - at) < 600_000, kind);
+	}
+	await page.clock.setFixedTime(Date.now() + 86400_000);
+	await page.reload();
+	await ready();
+	assert.match(await page.locator('.message.user .speaker time').innerText(), /20\d\d/);
 });

@@ -113,7 +113,7 @@ for (const width of WIDTHS) {
 			await ask(`${i}: ${odd().replace(/[\r\n]/g, ' ')}`);
 			const box = await answer();
 			assert.equal(await box.locator('> .text').evaluate((e) => judged(e)), '', hostile[i].content);
-			for (const place of ['.thought > .text *', '.call > :not(code)', '.call code *', '.who *'])
+			for (const place of ['.thought > .text *', '.call > :not(code)', '.call code *', '.speaker .name *', '.speaker time *'])
 				assert.equal(await box.locator(place).count(), 0, place);
 			assert.deepEqual(await box.locator('.call code:last-child').allTextContents(), hostile[i].calls.map((c) => c.arguments));
 			await well(left, `answer ${i}`);
@@ -278,7 +278,7 @@ for (const width of WIDTHS) {
 			// Shown, each turn of it once, and nothing of it is more than text.
 			await page.waitForFunction(() => document.querySelectorAll('.message').length || !document.getElementById('empty').hidden);
 			assert.equal(await page.evaluate(() => [...document.querySelectorAll('.message.assistant > .text')].map((e) => judged(e)).join('')), '', name);
-			assert.equal(await page.locator('#list .open *, .message.user > .text *, .thought > .text *, .call code *, .stats *, .message > .who *').count(), 0, name);
+			assert.equal(await page.locator('#list .open *, .message.user > .text *, .thought > .text *, .call code *, .stats *, .message > .speaker .name *, .message > .speaker time *').count(), 0, name);
 			await well(left, name);
 			// What is not of the file stays as it was; what is goes, so that the next begins alike.
 			const ids = JSON.parse(kept).map((r) => r.id);

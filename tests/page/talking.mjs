@@ -339,7 +339,7 @@ test('answers to several conversations at once, one each', async () => {
 	await page.keyboard.press('Escape'); // closes the editor
 	await page.keyboard.press('Escape');
 	await open_it('one');
-	assert.equal(await said(await answer()), 'part of one, and all of it');
+	await page.locator('.message.assistant').getByText('part of one, and all of it').waitFor();
 	await open_it('three');
 	await page.getByText('the model stumbled').waitFor();
 	// One that is deleted meanwhile is stopped, and comes back with what there was of it.
@@ -352,7 +352,7 @@ test('answers to several conversations at once, one each', async () => {
 	await page.locator('#undo').getByText('is deleted').waitFor();
 	assert.equal(await page.locator('#list .open', { hasText: 'four' }).count(), 0);
 	await page.locator('#undo').getByRole('button', { name: 'Undo' }).click();
-	assert.equal(await said(await answer()), 'part of four');
+	await page.locator('.message.assistant').getByText('part of four').waitFor();
 	// As many as the browser has connections for; the next is refused, and is in the box still.
 	for (const q of ['a', 'b', 'c', 'd', 'e']) {
 		await page.click('#new');
@@ -371,4 +371,57 @@ test('answers to several conversations at once, one each', async () => {
 	await page.waitForFunction(() => !document.getElementById('full').textContent);
 	await page.press('#text', 'Enter');
 	await held.begun('f');
+});
+
+test('answers are followed to their end, however fast they come', async () => {
+	const { page } = now;
+	const from_end = () => page.evaluate(() => {
+		const log = document.getElementById('log');
+		return Math.round(log.scrollHeight - log.scrollTop - log.clientHeight);
+	});
+	const held = await hold_all(page);
+	// Grown by the page itself, between its frames and in them, as no test from outside could.
+	const grow = (question, times) => page.evaluate(async ([q, n]) => {
+		const text = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: 'word '.repeat(60) + '\n\n' }, finish_reason: null }] })}\n\n`;
+		for (let i = 0; i < n; i++) {
+			globalThis.held[q].enqueue(new TextEncoder().encode(text));
+			await (i % 3 ? new Promise((done) => setTimeout(done)) : new Promise(requestAnimationFrame));
+			// A scroll event of one growth that is seen after the next.
+			document.getElementById('turns').append(Object.assign(document.createElement('p'), { className: 'extra', textContent: 'more '.repeat(300) }));
+			document.getElementById('log').dispatchEvent(new Event('scroll'));
+			document.querySelector('#turns .extra').remove();
+		}
+	}, [question, times]);
+	for (const [i, width] of [1200, 390].entries()) {
+		await page.setViewportSize({ width, height: 700 });
+		const q = `q${i}`;
+		await ask(q);
+		await held.begun(q);
+		await grow(q, 40);
+		await held.end(q);
+		await answer(i);
+		await page.waitForFunction(() => {
+			const log = document.getElementById('log');
+			return log.scrollHeight - log.scrollTop - log.clientHeight < 2;
+		});
+		assert.equal(await page.locator('#to-end').isVisible(), false);
+	}
+	// Who scrolls up stays there, and has a way back.
+	await ask('last');
+	await held.begun('last');
+	await grow('last', 2);
+	await page.locator('#log').hover();
+	await page.mouse.wheel(0, -600);
+	await page.locator('#to-end').waitFor();
+	const at = await page.evaluate(() => document.getElementById('log').scrollTop);
+	await grow('last', 6);
+	assert.ok(Math.abs(await page.evaluate(() => document.getElementById('log').scrollTop) - at) < 600);
+	await picture('to-end-phone');
+	await page.click('#to-end');
+	assert.ok(await from_end() < 2);
+	await grow('last', 6);
+	await held.end('last');
+	await answer(2);
+	await page.waitForFunction(() => document.getElementById('to-end').hidden);
+	assert.ok(await from_end() < 60);
 });
