@@ -58,8 +58,8 @@ export class Answer {
 
   request() {
     const body = { messages: this.conversation.messages(this.from?.id ?? this.parent), stream: true,
-      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...model_fields(), ...request_fields() };
-    const system = system_message();
+      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...model_fields(), ...request_fields(this.conversation.settings) };
+    const system = system_message(this.conversation.settings);
     if (system) body.messages.unshift(system);
     if (this.from) {
       body.continue_final_message = true;

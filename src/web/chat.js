@@ -8,6 +8,7 @@ import { Conversation } from "./conversation.js";
 import * as keep from "./keep.js";
 import { load_markdown } from "./markdown.js";
 import * as shelf from "./shelf.js";
+import { settings_for_new, settings_from, show_settings } from "./settings.js";
 import { look } from "./state.js";
 import { draw_turn, edit_in } from "./turn.js";
 
@@ -94,7 +95,18 @@ async function show(c) {
   history.replaceState(null, "", c.turns.length ? "#" + c.id : location.pathname);
   draw();
   follow();
+  set_by_person();
   shelf.refresh(c.id);
+}
+
+// The settings of the conversation that is shown; the person may change them.  One of an earlier version has none until it is
+// asked again.
+function set_by_person() {
+  const c = conversation;
+  show_settings(c.turns.length ? settings_from(c.settings) ?? settings_for_new() : null, (now) => {
+    c.settings = now;
+    keep_it(c);
+  });
 }
 
 async function keep_it(c) {
@@ -159,6 +171,8 @@ function may_ask() {
 // Has an answer written to the turn of this id, or has one that was cut go on.
 function answer(parent, from = null) {
   if (!may_ask()) return;
+  conversation.settings = settings_from(conversation.settings) ?? settings_for_new();
+  set_by_person();
   const mine = new Answer(conversation, parent, from);
   problems.delete(conversation.id);
   running.set(conversation.id, mine);

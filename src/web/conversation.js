@@ -40,6 +40,7 @@ export class Conversation {
     this.id = new_id();
     this.name = "";       // given by the person; "": it is called after its first message
     this.changed = Date.now();
+    this.settings = null; // of its requests (settings.js); null: nothing was asked yet
     this.turns = [];
     this.shown = Object.create(null); // id of a turn, or "" for the root: which of the branches after it is shown
   }
@@ -124,8 +125,8 @@ export class Conversation {
   }
 
   plain() {
-    const { id, name, changed, turns, shown } = this;
-    return { id, name, changed, turns, shown };
+    const { id, name, changed, settings, turns, shown } = this;
+    return { id, name, changed, settings, turns, shown };
   }
 
   static from(plain) {
@@ -183,6 +184,7 @@ export function imported(text) {
       earlier.add(t.id);
     }
     c.name = is_text(plain.name) ? plain.name : "";
+    c.settings = plain.settings ?? null; // judged by those who read it
     c.changed = Number.isFinite(plain.changed) ? plain.changed : Date.now();
     for (const [at, id] of Object.entries(plain.shown ?? {})) if (is_text(id)) c.shown[at] = id;
     return c;

@@ -1,14 +1,14 @@
 // keep.js - conversations in the browser's own database.  Nothing of them goes to the server but what a request holds.
 //
 // A conversation is several records, so that two windows that change it at once lose nothing of each other: each turn is a
-// record of its own, which never changes (ID/turn/TURN); which of its branches are shown (ID/head); its name (ID/name).  A
-// window writes what it added and removes what it removed.
+// record of its own, which never changes (ID/turn/TURN); which of its branches are shown (ID/head); its name (ID/name) and its settings
+// (ID/settings).  A window writes what it added and removes what it removed.
 import { Conversation } from "./conversation.js";
 
 const STORE = "conversations";
 const others = new BroadcastChannel("weft conversations"); // windows of this page tell each other what they changed
 const memory = new Map(); // where the browser gives no database: until the page is left
-const written = new WeakMap(); // conversation: { turns, name } of it that are in the database
+const written = new WeakMap(); // conversation: { turns, name, settings } of it that are in the database
 let opened = null;
 
 // All records of one conversation, or of all, stand in this range of keys.
@@ -68,17 +68,18 @@ async function read(id) {
 // The conversations whose records these are.
 function conversations(records) {
   const found = new Map();
-  for (const { id: key, turn, name, shown, changed } of records) {
+  for (const { id: key, turn, name, settings, shown, changed } of records) {
     const id = key.slice(0, key.indexOf("/"));
-    if (!found.has(id)) found.set(id, { id, name: "", turns: [], shown: {}, changed: 0 });
+    if (!found.has(id)) found.set(id, { id, name: "", settings: null, turns: [], shown: {}, changed: 0 });
     const plain = found.get(id);
     if (turn) plain.turns.push(turn);
     else if (key.endsWith("/name")) plain.name = name;
+    else if (key.endsWith("/settings")) plain.settings = settings;
     else Object.assign(plain, { shown, changed });
   }
   return [...found.values()].filter((plain) => plain.turns.length).map((plain) => {
     const c = Conversation.from(plain);
-    written.set(c, { turns: new Set(c.turns.map((t) => t.id)), name: c.name });
+    written.set(c, { turns: new Set(c.turns.map((t) => t.id)), name: c.name, settings: c.settings });
     return c;
   });
 }
@@ -102,12 +103,13 @@ function to_write(c, before) {
 
 export async function save(c) {
   const there = await is_kept();
-  const before = written.get(c) ?? { turns: new Set(), name: "" };
-  const now = { turns: new Set(c.turns.map((t) => t.id)), name: c.name };
+  const before = written.get(c) ?? { turns: new Set(), name: "", settings: null };
+  const now = { turns: new Set(c.turns.map((t) => t.id)), name: c.name, settings: c.settings };
   const puts = [{ id: c.id + "/head", changed: c.changed, shown: c.shown },
     ...to_write(c, before).map((turn) => ({ id: turn_key(c.id, turn.id), turn }))];
   const gone = [...before.turns].filter((id) => !now.turns.has(id)).map((id) => turn_key(c.id, id));
   if (c.name !== before.name) puts.push({ id: c.id + "/name", name: c.name });
+  if (c.settings !== before.settings) puts.push({ id: c.id + "/settings", settings: c.settings });
   if (there) {
     await transact("readwrite", (s) => {
       for (const key of gone) s.delete(key);

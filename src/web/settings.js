@@ -1,7 +1,8 @@
-// settings.js - what requests say besides the conversation: kept in this browser, with presets under names.
+// settings.js - what requests say besides the messages, with presets under names.  Each conversation has its own, which it takes
+// over from those for new conversations when it begins.  All are kept in this browser.
 //
 // The API key alone is kept only as long as the window: a browser's storage is not for secrets.
-import { by_id, element } from "./element.js";
+import { by_id, element, name_of } from "./element.js";
 
 const FIELDS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "think", "system", "tools"];
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
@@ -21,39 +22,76 @@ export function write(storage, name, value) {
   } catch { /* it lasts until the page is left */ }
 }
 
-const values = () => Object.fromEntries(FIELDS.map((f) => [f, by_id(f).value]));
+// Settings are an object of texts by field; a field that is empty has no member.
+const set_fields = (from) => Object.fromEntries(FIELDS.filter((f) => typeof from[f] === "string" && from[f] !== "").map((f) => [f, from[f]]));
+let for_new = set_fields(read("localStorage", HERE, {})); // what new conversations begin with
+let own = null;     // the settings of the conversation that is shown, or null: it has not begun
+let changed = null; // takes them when they change
+
+// A field that holds what cannot be sent stays as it was.
+const typed = (f) => (by_id(f).checkValidity() ? by_id(f).value : (own ?? for_new)[f] ?? "");
 function fill(from, but = null) {
-  for (const f of FIELDS) if (by_id(f) !== but) by_id(f).value = typeof from[f] === "string" ? from[f] : "";
+  for (const f of FIELDS) if (by_id(f) !== but) by_id(f).value = from[f] ?? "";
+  judge_tools();
 }
+
+// The dialog is about these settings from now on, and told gets them when they change; null: about those for new conversations.
+export function show_settings(settings, told) {
+  own = settings;
+  changed = told;
+  by_id("settings-scope").textContent = own ? "They apply to this conversation." : "They apply to new conversations.";
+  by_id("settings-for-new").hidden = !own;
+  fill(own ?? for_new, by_id("settings").open ? document.activeElement : null);
+  const words = in_force(own ?? for_new);
+  by_id("in-force").hidden = !words;
+  by_id("in-force").textContent = words;
+}
+export const settings_for_new = () => ({ ...for_new });
+// What a file or the database has: only what is known.
+export const settings_from = (from) => (from && typeof from === "object" ? set_fields(from) : null);
 
 // ---- what a request takes from here ----
 
 export const api_key = () => by_id("key").value.trim();
 
-// Members of a request's body, and the message before all others, or null; throws where the tools are not JSON.
-export function request_fields() {
-  const out = {};
-  for (const name of NUMBERS) if (by_id(name).value !== "") out[name] = Number(by_id(name).value);
-  if (by_id("think").value && !by_id("think-field").hidden)
-    out.chat_template_kwargs = { enable_thinking: by_id("think").value === "true" };
-  if (by_id("tools").value.trim()) {
-    try {
-      out.tools = JSON.parse(by_id("tools").value);
-    } catch (e) {
-      throw new Error("the tools under Settings are not JSON: " + e.message);
-    }
+function tools_of(text) {
+  let tools;
+  try {
+    tools = JSON.parse(text);
+  } catch (e) {
+    throw new Error("the tools under Settings are not JSON: " + e.message);
   }
+  if (!Array.isArray(tools)) throw new Error("the tools under Settings are not a JSON array");
+  return tools;
+}
+
+// Members of a request's body, and the message before all others, or null; throws where the tools are not a JSON array.
+export function request_fields(settings) {
+  const out = {};
+  for (const name of NUMBERS) if (settings[name]) out[name] = Number(settings[name]);
+  if (settings.think && !by_id("think-field").hidden)
+    out.chat_template_kwargs = { enable_thinking: settings.think === "true" };
+  if (settings.tools?.trim()) out.tools = tools_of(settings.tools);
   return out;
 }
-export function system_message() {
-  const text = by_id("system").value;
-  return text.trim() ? { role: "system", content: text } : null;
+export function system_message({ system }) {
+  return system?.trim() ? { role: "system", content: system } : null;
+}
+
+// In words, for the line above a conversation; "": nothing is set.
+function in_force(settings) {
+  const out = NUMBERS.filter((f) => settings[f]).map((f) => `${f.replace("_", " ")} ${settings[f]}`);
+  if (settings.think && !by_id("think-field").hidden) out.push(settings.think === "true" ? "thinking on" : "thinking off");
+  if (settings.tools?.trim()) out.push("tools");
+  if (settings.system?.trim()) out.push("system message: " + settings.system.trim().replace(/\s+/g, " "));
+  return name_of(out.join(" · "));
 }
 
 // From /props: what counts where a field is empty.
 export function learn(props) {
   for (const name of ["temperature", "top_p", "top_k", "min_p"]) by_id(name).placeholder = props.sampling[name] ?? "";
   by_id("think-field").hidden = props.thinking !== "by request";
+  show_settings(own, changed);
 }
 
 export function on_key(told) {
@@ -74,7 +112,7 @@ by_id("preset").addEventListener("change", () => {
   const name = by_id("preset").value;
   by_id("preset-drop").disabled = !name;
   if (!name) return;
-  fill(read("localStorage", PRESETS, {})[name] ?? {});
+  fill(set_fields(read("localStorage", PRESETS, {})[name] ?? {}));
   by_id("preset-name").value = name;
   keep();
 });
@@ -84,7 +122,7 @@ by_id("preset-keep").addEventListener("click", () => {
     by_id("preset-name").focus();
     return;
   }
-  write("localStorage", PRESETS, { ...read("localStorage", PRESETS, {}), [name]: values() });
+  write("localStorage", PRESETS, { ...read("localStorage", PRESETS, {}), [name]: own ?? for_new });
   show_presets(name);
 });
 by_id("preset-drop").addEventListener("click", () => {
@@ -96,28 +134,56 @@ by_id("preset-drop").addEventListener("click", () => {
 
 // ---- the dialog ----
 
-function keep() {
-  write("localStorage", HERE, values());
+function keep_for_new(settings) {
+  for_new = settings;
+  write("localStorage", HERE, for_new);
 }
-for (const f of FIELDS) by_id(f).addEventListener("change", keep);
+function keep() {
+  const now = set_fields(Object.fromEntries(FIELDS.map((f) => [f, typed(f)])));
+  if (own) changed(now);
+  else keep_for_new(now);
+  show_settings(own && now, changed);
+}
+function judge_tools() {
+  let wrong = "";
+  try {
+    if (by_id("tools").value.trim()) tools_of(by_id("tools").value);
+  } catch (e) {
+    wrong = e.message;
+  }
+  by_id("tools").setCustomValidity(wrong);
+}
+// Shows what is wrong with a field, and stays; or closes.
+function done() {
+  const wrong = FIELDS.map(by_id).find((field) => !field.checkValidity());
+  if (wrong) wrong.reportValidity();
+  else by_id("settings").close();
+}
+by_id("tools").addEventListener("input", judge_tools);
+for (const f of FIELDS) by_id(f).addEventListener("change", () => by_id(f).checkValidity() && keep());
 by_id("key").addEventListener("change", () => write("sessionStorage", KEY, api_key()));
 by_id("settings-reset").addEventListener("click", () => {
   fill({});
   show_presets();
   keep();
 });
-by_id("settings-open").addEventListener("click", () => by_id("settings").showModal());
-by_id("settings-close").addEventListener("click", () => by_id("settings").close());
+for (const id of ["settings-open", "in-force"]) by_id(id).addEventListener("click", () => by_id("settings").showModal());
+by_id("settings-close").addEventListener("click", done);
 by_id("settings").addEventListener("click", (e) => { // outside of it
-  if (e.target === by_id("settings")) by_id("settings").close();
+  if (e.target === by_id("settings")) done();
 });
+by_id("settings").addEventListener("close", () => fill(own ?? for_new));
+by_id("settings-for-new").addEventListener("click", () => keep_for_new({ ...own }));
 
 // What another window keeps counts here too, so that this one does not write what was before.
 addEventListener("storage", (e) => {
-  if (e.key === HERE) fill(read("localStorage", HERE, {}), document.hasFocus() ? document.activeElement : null);
+  if (e.key === HERE) {
+    for_new = set_fields(read("localStorage", HERE, {}));
+    if (!own) show_settings(null, null);
+  }
   if (e.key === PRESETS) show_presets(by_id("preset").value);
 });
 
-fill(read("localStorage", HERE, {}));
 by_id("key").value = read("sessionStorage", KEY, "");
 show_presets();
+show_settings(null, null);

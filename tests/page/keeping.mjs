@@ -316,6 +316,53 @@ test('settings are kept, and presets of them', async () => {
 	assert.equal(await page.locator('#preset option').count(), 1);
 });
 
+test('each conversation has settings of its own, in sight', async () => {
+	const { page } = now;
+	const sent = await model_says(says('ok'));
+	const line = page.locator('#in-force'), open_it = (title) => page.locator('#list .open', { hasText: title }).click();
+	const asked = async (text, n = 0) => {
+		await ask(text);
+		await answer(n);
+		const { messages, temperature } = sent.at(-1);
+		return [messages[0].role === 'system' ? messages[0].content : null, temperature];
+	};
+	await set({ system: 'Be terse.', temperature: '0.25' });
+	assert.equal(await line.innerText(), 'temperature 0.25 · system message: Be terse.');
+	assert.deepEqual(await asked('first'), ['Be terse.', 0.25]);
+	// Another system message for a second one leaves the first as it is, and new ones too.
+	await page.click('#new');
+	assert.deepEqual(await asked('second'), ['Be terse.', 0.25]);
+	await set({ system: 'Be kind.', temperature: '' });
+	assert.deepEqual(await asked('more', 1), ['Be kind.', undefined]);
+	await picture('settings-of-one');
+	await open_it('first');
+	await page.waitForFunction(() => /terse/.test(document.getElementById('in-force').textContent));
+	assert.deepEqual(await asked('more', 1), ['Be terse.', 0.25]);
+	await page.click('#new');
+	assert.match(await line.innerText(), /Be terse/);
+	// Kept, in files too; and for new ones where that is wanted.
+	await page.reload();
+	await ready();
+	await open_it('second');
+	await page.waitForFunction(() => /kind/.test(document.getElementById('in-force').textContent));
+	await page.setViewportSize({ width: 390, height: 700 });
+	await picture('settings-of-one-phone');
+	await page.setViewportSize({ width: 1200, height: 800 });
+	await line.click();
+	await page.getByText('They apply to this conversation.').waitFor();
+	await picture('settings-of-one-dialog');
+	await page.click('#settings-for-new');
+	await page.click('#settings-close');
+	await page.click('#new');
+	assert.equal(await line.innerText(), 'system message: Be kind.');
+	const [file] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
+	await file.saveAs(join(dir, 'set.json'));
+	await page.setInputFiles('#import-file', join(dir, 'set.json'));
+	await page.waitForFunction(() => document.querySelectorAll('#list .open').length === 4);
+	await page.locator('#list .open', { hasText: 'first' }).last().click();
+	await page.waitForFunction(() => /terse/.test(document.getElementById('in-force').textContent));
+});
+
 test('settings and presets of two windows', async () => {
 	const { page } = now;
 	const other = await another();

@@ -175,9 +175,16 @@ test('tools, there and back', async () => {
 	await answer(1);
 	assert.match(await page.locator('.message.tool').innerText(), /cloudy/);
 	await picture('tools');
-	await set({ tools: 'no json' });
-	await ask('And in Rome?');
-	await page.getByText('are not JSON').waitFor();
+	// What cannot be sent is told at once, and is not taken.
+	for (const [field, wrong, why] of [['tools', 'no json', /are not JSON/], ['tools', '{}', /not a JSON array/], ['temperature', '500', /100/]]) {
+		const before = await page.inputValue(`#${field}`);
+		await set({ [field]: wrong });
+		assert.equal(await page.locator('#settings').isVisible(), true);
+		assert.match(await page.locator(`#${field}`).evaluate((e) => e.validationMessage), why);
+		await picture(`settings-wrong-${field}`);
+		await page.keyboard.press('Escape');
+		assert.equal(await page.inputValue(`#${field}`), before);
+	}
 });
 
 test('a failed answer is no turn', async () => {
@@ -226,9 +233,9 @@ test('an answer that breaks off is kept, and says so', async () => {
 
 test('what the server refuses is said', async () => {
 	now.expected = /status of 400/;
-	await greedy({ max_tokens: '5', top_p: '7' });
+	await greedy({ tools: '[5]' });
 	await ask(QUESTION);
-	await now.page.getByText(/top_p must be/).waitFor();
+	await now.page.getByText(/tools\[0\]\.type must be/).waitFor();
 });
 
 test('sending scrolls to the end, whatever was in sight', async () => {
