@@ -340,10 +340,11 @@ class Waiting(unittest.TestCase):
     def test_keep_alive(self):
         s = stub(keep_alive_ms=10)
         self.addCleanup(s.close)
-        for path in (CHAT, MESSAGES, RESPONSES):
+        for path in (CHAT, MESSAGES, RESPONSES, COMPLETIONS, "/completion"):
             for say in ("queue", "prefill"):
                 c = s.connect()
-                body = {"input": "say " + say} if path == RESPONSES else user("say " + say)
+                body = {RESPONSES: {"input": "say " + say}, CHAT: user("say " + say), MESSAGES: user("say " + say)}.get(
+                    path, {"prompt": "say " + say})
                 c.request("POST", path, dict(body, stream=True))
                 for _ in range(3):
                     c.until(b": keep-alive\n\n")

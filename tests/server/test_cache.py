@@ -56,8 +56,10 @@ class Explaining(Test):
         self.assertEqual((e["first_diff"]["message"], e["first_diff"]["before"]["text"][:2]), (1, " P"))
         self.assertEqual(e["first_diff"]["after"]["text"][:2], " F")
         # What was foretold is what happens, however it is asked for.
-        got = s.post(CHAT, dict(b, cache_report=True)).json()["usage"]
+        r = s.post(CHAT, dict(b, cache_report=True)).json()
+        got = r["usage"]
         self.assertEqual(got["cache"], e)
+        self.assertEqual((r["timings"]["cache_n"], r["timings"]["prompt_n"]), (e["resumed_at"], e["prompt_tokens"] - e["resumed_at"]))
         self.assertEqual(got["prompt_tokens_details"]["cached_tokens"], e["resumed_at"])
         again = self.explain(s, b)
         self.assertGreater(again["resumed_at"], e["resumed_at"])

@@ -56,7 +56,7 @@ def fill(kinds, names):
 
 fill(BOOL, "normalize add_generation_prompt add_special add_special_tokens cache_prompt cache_report disable_fallback echo enable_thinking f16_kv ignore_eos "
      "include_reasoning low_vram numa parallel_tool_calls parse_special penalize_newline raw return_progress return_token_strs skip_special_tokens "
-     "spaces_between_special_tokens speculation store stream truncate turn_replay use_mlock use_mmap verbose vocab_only with_pieces")
+     "spaces_between_special_tokens speculation store stream timings_per_token truncate turn_replay use_mlock use_mmap verbose vocab_only with_pieces")
 fill(STRING, "anthropic_version cache_salt guided_decoding_backend inference_geo input_prefix input_suffix instructions prompt_cache_key "
      "prompt_cache_retention safety_identifier user user_profile_id workspace_id")
 fill(NUMBER, "dry_allowed_length dry_base dry_penalty_last_n dynatemp_exponent id_slot main_gpu min_keep mirostat_eta mirostat_tau num_batch num_ctx "
@@ -94,7 +94,7 @@ fill("", "adapter adapters audio backend_sampling background billing_policy comp
      "include_stop_str_in_output input_type kv_transfer_params logit_bias_exclude max_tool_calls messages modalities moderation name output_format "
      "post_sampling_probs prediction previous_response_id prompt_embeds reasoning_effort reasoning_format response_format return_token_ids "
      "return_tokens return_tokens_as_token_ids samplers service_tier shift speed structural_tag structured_outputs thinking "
-     "thread timings_per_token tool_choice truncation use_beam_search verbosity web_search_options")
+     "thread tool_choice truncation use_beam_search verbosity web_search_options")
 fill("", "all allowed_callers budget_tokens chat_template choice continuous_usage_stats defer_loading description disable_parallel_tool_use "
      "eager_input_streaming effort enabled exclude id include_obfuscation include_usage input_examples input_schema model node scale schema strict "
      "summary type")     # members of objects, most of them, and unknown as fields

@@ -11,7 +11,7 @@ import unittest
 
 from serverkit import CHAT, COMPLETIONS, Server, SharedStub, stub, user
 
-RESPONSES = "/v1/responses"
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
 
 
 def lines(r):
@@ -179,11 +179,52 @@ class Responses(SharedStub):
 
 
 class Llama(SharedStub):
+    def test_timings(self):
+        """llama-server's members: in whole replies, in a stream's last chunk, and in all of them where that is asked for."""
+        want = {"cache_n"} | {"%s_%s" % (a, b) for a in ("prompt", "predicted") for b in ("n", "ms", "per_token_ms", "per_second")}
+
+        def check(t, n, drafts=None):
+            self.assertLessEqual(want, set(t))
+            self.assertLessEqual(set(t), want | {"draft_n", "draft_n_accepted"})
+            self.assertEqual((t["prompt_n"] + t["cache_n"], t["predicted_n"]), n)
+            for kind in ("prompt", "predicted"):
+                self.assertGreaterEqual(t[kind + "_ms"], 0)
+                self.assertAlmostEqual(t[kind + "_per_token_ms"] * t[kind + "_n"], t[kind + "_ms"], delta=0.001 * (1 + t[kind + "_n"]))
+            if drafts is not None:
+                self.assertEqual((t.get("draft_n", 0), t.get("draft_n_accepted", 0)), drafts)
+
+        for path, body in ((CHAT, user("abc", max_tokens=6)), (COMPLETIONS, {"prompt": "abc", "max_tokens": 6})):
+            for n in (1, 2):
+                r = self.s.post(path, dict(body, n=n)).json()
+                u, d = r["usage"], r["usage"]["completion_tokens_details"]
+                tokens = u["prompt_tokens"], u["completion_tokens"]
+                guesses = d["accepted_prediction_tokens"] + d["rejected_prediction_tokens"], d["accepted_prediction_tokens"]
+                check(r["timings"], tokens, guesses)
+                for usage in (False, True):
+                    for each in (False, True):
+                        more = {"stream": True, "timings_per_token": each, "n": n}
+                        if usage:
+                            more["stream_options"] = {"include_usage": True}
+                        r = self.s.post(path, dict(body, **more))
+                        self.assertNotIn("x-weft-warning", r.headers)
+                        *parts, last = r.events()
+                        check(last["timings"], tokens)
+                        self.assertEqual(bool(last.get("usage")), usage)
+                        told = [p for p in parts if "timings" in p]
+                        self.assertEqual(bool(told), each)
+                        if each:
+                            self.assertEqual(told, [p for p in parts if p["choices"] and not p["choices"][0]["finish_reason"] and
+                                                    "role" not in p["choices"][0].get("delta", {})])
+        for path in (RESPONSES, MESSAGES):
+            body = user("abc", max_tokens=2) if path == MESSAGES else {"input": "abc", "max_output_tokens": 2}
+            r = self.s.post(path, dict(body, timings_per_token=True))
+            self.assertIn("timings_per_token", r.headers["x-weft-warning"])
+            self.assertNotIn("timings", r.json())
+
     def test_completion(self):
         body = {"prompt": "abc", "n_predict": 5, "cache_prompt": True, "id_slot": -1, "repeat_penalty": 1.1, "timings_per_token": True}
         r = self.s.post("/completion", body)
         self.assertEqual(r.status, 200, r.text())
-        self.assertEqual(r.headers["x-weft-warning"], "ignored fields: timings_per_token")
         r = r.json()
         self.assertEqual((r["content"], r["stop"], r["stop_type"], r["tokens_predicted"], r["tokens_evaluated"]),
                          (("abc" * 5)[:len(r["content"])], True, "limit", 5, r["tokens_evaluated"]))

@@ -11,9 +11,11 @@
 
 static int read_body(struct generation *g, struct json *body, struct problem *p)
 {
-	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
+	static const struct field own[] = { { "timings_per_token" }, { NULL } };
+	static const struct field *const tables[] = { own, chat_fields, form_fields, params_fields, NULL };
+	int r = chat_body(g, body, tables, chat_read, chat_prompt, p);
 
-	return chat_body(g, body, tables, chat_read, chat_prompt, p);
+	return r ? r : field_bool(g->body, "timings_per_token", &g->params.timings, p);
 }
 
 /* ---- writing ---- */
@@ -53,9 +55,12 @@ static void chunk_begin(const struct generation *g, const struct choice *c, stru
 	buf_printf(out, "[{\"index\":%d,\"delta\":{", c->index);
 }
 
-static void chunk_end(const struct generation *g, struct buf *out)
+static void chunk_end(const struct generation *g, bool timings, struct buf *out)
 {
-	buf_puts(out, g->params.include_usage ? "],\"usage\":null}" : "]}");
+	buf_puts(out, g->params.include_usage ? "],\"usage\":null" : "]");
+	if (timings)
+		put_timings(g, generation_usage(g), out);
+	buf_putc(out, '}');
 	event_end(out);
 }
 
@@ -63,7 +68,7 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 {
 	chunk_begin(g, c, out);
 	buf_puts(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
-	chunk_end(g, out);
+	chunk_end(g, false, out);
 }
 
 /* New pieces of the answer, by kind; calls are elements of a tool_calls array, one for
@@ -180,7 +185,7 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 		buf_putc(out, '}');
 		put_logprobs(g, c, out);
 		buf_puts(out, ",\"finish_reason\":null}");
-		chunk_end(g, out);
+		chunk_end(g, g->params.timings, out);
 		buf_reset(&c->logprobs[0]);
 	}
 	drop_news(&w);
@@ -201,7 +206,8 @@ static void last(struct generation *g, struct choice *c, struct buf *out)
 	chunk_begin(g, c, out);
 	buf_puts(out, "},\"logprobs\":null");
 	put_finish(c, out);
-	chunk_end(g, out);
+	/* As llama-server: in the last chunk, which is that of usage where that was asked for. */
+	chunk_end(g, g->n_done == g->n_choice && !g->params.include_usage, out);
 }
 
 static void close_stream(struct generation *g, struct buf *out)
@@ -234,6 +240,7 @@ static void chat_whole(struct generation *g, struct buf *out)
 	}
 	buf_puts(out, "],\"usage\":");
 	put_usage(g, out, true);
+	put_timings(g, generation_usage(g), out);
 	buf_puts(out, "}\n");
 }
 

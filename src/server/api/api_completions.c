@@ -21,6 +21,7 @@ static const struct field completion_fields[] = {
 	{ "echo" },
 	{ "suffix" },
 	{ "prompt_logprobs" },
+	{ "timings_per_token" },
 	{ "prompt_embeds", "" },
 	SYNONYM("max_completion_tokens", "max_tokens"),
 	{ "top_logprobs", "", "logprobs is the number of alternatives" },
@@ -175,7 +176,8 @@ static int read_body(struct generation *g, struct json *body, struct problem *p)
 		return p->status;
 	if ((r = model_read(g, body, p)))
 		return r;
-	if ((r = params_read(a, body, g->served, p)) || (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
+	if ((r = params_read(a, body, g->served, p)) || (r = field_bool(body, "timings_per_token", &a->timings, p)) ||
+	    (r = field_int(body, "logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
 		return r;
 	if (top >= 0) {
 		a->logprobs = true;
@@ -378,7 +380,11 @@ static void chunk(const struct generation *g, struct choice *c, const char *fini
 	put_reply_head(g, out, "text_completion");
 	buf_putc(out, '[');
 	put_choice(g, c, finish, out);
-	buf_puts(out, g->params.include_usage ? "],\"usage\":null}" : "]}");
+	buf_puts(out, g->params.include_usage ? "],\"usage\":null" : "]");
+	/* As llama-server: in the last chunk, which is that of usage where that was asked for. */
+	if (finish ? g->n_done == g->n_choice && !g->params.include_usage : g->params.timings)
+		put_timings(g, generation_usage(g), out);
+	buf_putc(out, '}');
 	event_end(out);
 }
 
@@ -409,6 +415,7 @@ static void completions_whole(struct generation *g, struct buf *out)
 	}
 	buf_puts(out, "],\"usage\":");
 	put_usage(g, out, false);
+	put_timings(g, generation_usage(g), out);
 	buf_puts(out, "}\n");
 }
 

@@ -24,6 +24,7 @@ static const struct field native_fields[] = {
 	IGNORED("post_sampling_probs", "false"),
 	IGNORED("response_fields", "[]"),
 	{ "n_probs" },
+	{ "timings_per_token" },
 	{ "image_data", "[]" },
 	{ "messages", "", "use /v1/chat/completions" },
 	{ "logprobs", "false|0", "use n_probs" },
@@ -49,6 +50,7 @@ static int read_common(struct generation *g, struct json *body, const struct fie
 		return p->status;
 	if ((r = model_read(g, g->body, p)) || (r = params_read(&g->params, g->body, g->served, p)) ||
 	    (r = structured_fields(g, g->body, p)) ||
+	    (r = field_bool(g->body, "timings_per_token", &g->params.timings, p)) ||
 	    (r = field_int(g->body, "n_probs", 0, TOP_LOGPROBS_MAX, &probs, p)))
 		return r;
 	g->params.logprobs = probs > 0;
@@ -183,20 +185,6 @@ static void put_part(struct choice *c, bool stop, struct buf *out)
 	buf_reset(&c->logprobs[PROBABILITIES]);
 }
 
-static void put_timings(const struct generation *g, const struct choice *c, struct buf *out)
-{
-	int64_t now = clock_monotonic_ns(), first = g->t_first ? g->t_first : now;
-	double prompt_ms = (double)(first - g->x->t_begin) / 1e6, answer_ms = (double)(now - first) / 1e6;
-	int computed = c->n_prompt - c->n_cached;
-
-	buf_printf(
-		out,
-		",\"timings\":{\"cache_n\":%d,\"prompt_n\":%d,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,\"predicted_n\":%d,"
-		"\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}",
-		c->n_cached, computed, prompt_ms, prompt_ms > 0 ? computed * 1e3 / prompt_ms : 0, c->n_output,
-		answer_ms, answer_ms > 0 ? c->n_output * 1e3 / answer_ms : 0);
-}
-
 /* The last object of an answer, or the whole of it. */
 static void put_last(const struct generation *g, struct choice *c, struct buf *out)
 {
@@ -208,18 +196,19 @@ static void put_last(const struct generation *g, struct choice *c, struct buf *o
 	buf_printf(out, ",\"stop_type\":\"%s\",\"stopping_word\":", why);
 	json_put_cstr(out, c->stop_text ? c->stop_text : "");
 	buf_printf(out, ",\"truncated\":false,\"tokens_cached\":%d", c->n_cached);
-	put_timings(g, c, out);
+	put_timings(g, choice_usage(c), out);
 	put_cache_report(g, out);
 	buf_putc(out, '}');
 }
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)
 {
-	(void)g;
 	if (!c->text.n || c->done)
 		return;
 	event_begin(out);
 	put_part(c, false, out);
+	if (g->params.timings)
+		put_timings(g, choice_usage(c), out);
 	buf_putc(out, '}');
 	event_end(out);
 }

@@ -866,24 +866,53 @@ void put_cache_report(const struct generation *g, struct buf *out)
 	generation_explain(g, out);
 }
 
+struct usage choice_usage(const struct choice *c)
+{
+	return (struct usage){ .prompt = c->n_prompt,
+		               .cached = c->n_cached,
+		               .output = c->n_output,
+		               .thought = c->n_thinking,
+		               .accepted = c->n_accepted,
+		               .rejected = c->n_rejected };
+}
+
 struct usage generation_usage(const struct generation *g)
 {
 	struct usage u = { 0 };
 
 	for (int i = 0; i < g->n_choice; i++) {
-		const struct choice *c = &g->choice[i];
+		struct usage c = choice_usage(&g->choice[i]);
 
 		/* A prompt counts once, whatever n; so does what its first choice found. */
-		if (c->index % g->params.n == 0) {
-			u.prompt += c->n_prompt;
-			u.cached += c->n_cached;
+		if (g->choice[i].index % g->params.n == 0) {
+			u.prompt += c.prompt;
+			u.cached += c.cached;
 		}
-		u.output += c->n_output;
-		u.thought += c->n_thinking;
-		u.accepted += c->n_accepted;
-		u.rejected += c->n_rejected;
+		u.output += c.output;
+		u.thought += c.thought;
+		u.accepted += c.accepted;
+		u.rejected += c.rejected;
 	}
 	return u;
+}
+
+/* ,"NAME_n", "NAME_ms" and the two ratios, of n tokens in ms milliseconds. */
+static void put_rate(struct buf *out, const char *name, int n, double ms)
+{
+	buf_printf(out, ",\"%s_n\":%d,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.3f,\"%s_per_second\":%.3f", name, n, name,
+	           ms, name, n ? ms / n : 0, name, ms > 0 ? n * 1e3 / ms : 0);
+}
+
+void put_timings(const struct generation *g, struct usage u, struct buf *out)
+{
+	int64_t now = clock_monotonic_ns(), first = g->t_first ? g->t_first : now;
+
+	buf_printf(out, ",\"timings\":{\"cache_n\":%d", u.cached);
+	put_rate(out, "prompt", u.prompt - u.cached, (double)(first - g->x->t_begin) / 1e6);
+	put_rate(out, "predicted", u.output, (double)(now - first) / 1e6);
+	if (u.accepted + u.rejected)
+		buf_printf(out, ",\"draft_n\":%d,\"draft_n_accepted\":%d", u.accepted + u.rejected, u.accepted);
+	buf_putc(out, '}');
 }
 
 void put_usage(const struct generation *g, struct buf *out, bool thinking)
@@ -909,6 +938,7 @@ void close_openai(struct generation *g, const char *object, bool thinking, struc
 		put_reply_head(g, out, object);
 		buf_puts(out, "[],\"usage\":");
 		put_usage(g, out, thinking);
+		put_timings(g, generation_usage(g), out);
 		buf_putc(out, '}');
 		event_end(out);
 	}

@@ -166,6 +166,9 @@ struct usage {
 	int prompt, cached, output, thought, accepted, rejected;
 }; /* accepted, rejected: drafts */
 struct usage generation_usage(const struct generation *g);
+struct usage choice_usage(const struct choice *c);
+/* Appends the member "timings" for these tokens, until now, with llama-server's members. */
+void put_timings(const struct generation *g, struct usage u, struct buf *out);
 /* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */
 void put_progress(const struct generation *g, const struct choice *c, const struct event *ev, struct buf *out);
 /* The usage event, if it was asked for, and [DONE]. */

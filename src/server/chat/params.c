@@ -47,7 +47,6 @@ const struct field params_fields[] = {
 	TAKEN("cache_control", TAKES_OBJECT),
 	TAKEN("keep_alive", TAKES_NUMBER | TAKES_STRING),
 	TAKEN("id_slot", TAKES_NUMBER),
-	IGNORED("timings_per_token", "false"),
 	/* known and not supported: only values that change nothing are accepted */
 	{ "best_of", "1", "n gives several answers" },
 	{ "use_beam_search", "false" },

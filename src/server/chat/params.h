@@ -42,6 +42,7 @@ struct params {
 	struct warnings warnings;
 	char *cache_salt; /* NULL: none */
 	bool cache_report, turn_replay;
+	bool timings; /* with every piece of a stream */
 };
 
 /* The fields common to all endpoints, for fields_check. */
