@@ -25,8 +25,10 @@ export function take() {
 }
 export const any = () => files.length + pictures.length + sounds.length > 0;
 
+// Each on a line of its own; "": nothing is wrong any more.
 function complain(text) {
-  by_id("attach-problem").textContent = text;
+  const place = by_id("attach-problem");
+  place.textContent = text && place.textContent ? `${place.textContent}\n${text}` : text;
 }
 
 // A picture of an attachment.  A data: URL would need img-src data:, so it is shown as a blob of the same bytes.
@@ -76,6 +78,15 @@ function data_url(file) {
   });
 }
 
+async function decodes(file) {
+  try {
+    (await createImageBitmap(file)).close();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 async function add_sound(file) {
   if (!(await hears_sounds())) return complain(`${file.name}: this model does not hear sounds`);
   try {
@@ -92,6 +103,7 @@ async function add(file) {
   if (PICTURES.includes(file.type)) {
     if (!(await sees_pictures())) complain(`${file.name}: this model does not read images`);
     else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)}`);
+    else if (!(await decodes(file))) complain(`${file.name} is damaged, or not an image that this browser can decode`);
     else pictures.push({ name: file.name, url: await data_url(file) });
     return;
   }

@@ -8,7 +8,7 @@ import { Conversation } from "./conversation.js";
 import * as keep from "./keep.js";
 import { load_markdown } from "./markdown.js";
 import * as shelf from "./shelf.js";
-import { settings_for_new, settings_from, show_settings } from "./settings.js";
+import { read, settings_for_new, settings_from, show_settings, write } from "./settings.js";
 import { look } from "./state.js";
 import { draw_turn, edit_in } from "./turn.js";
 
@@ -70,7 +70,19 @@ by_id("to-end").addEventListener("click", () => {
 
 function problem_box({ message, parent }) {
   const again = parent === undefined ? [] : [element("div", { class: "acts" }, button("Try again", () => answer(parent)))];
-  return element("article", { class: "message failed", role: "alert" }, element("p", { class: "problem" }, message), ...again);
+  return element("div", { class: "message failed", role: "alert" }, element("p", { class: "problem" }, message), ...again);
+}
+
+// What a person typed and did not send, of each conversation; of the new one under "new".
+const DRAFTS = "weft.drafts";
+const draft_of = () => (conversation.turns.length ? conversation.id : "new");
+function keep_draft() {
+  const { [draft_of()]: was, ...rest } = read("sessionStorage", DRAFTS, {});
+  write("sessionStorage", DRAFTS, text.value ? { ...rest, [draft_of()]: text.value } : rest);
+}
+function show_draft() {
+  text.value = read("sessionStorage", DRAFTS, {})[draft_of()] ?? "";
+  fit();
 }
 
 const writes = () => running.get(conversation.id) ?? null; // the answer to the conversation that is shown
@@ -82,16 +94,21 @@ function draw() {
   const boxes = path.map((t, i) => (mine?.from === t ? mine.box : draw_turn(t, conversation, i === path.length - 1, acts)));
   if (mine && !mine.from) boxes.push(mine.box);
   if (problem && !mine) boxes.push(problem_box(problem));
+  const here = [turns, by_id("stop")].some((place) => place.contains(document.activeElement));
   turns.replaceChildren(...boxes);
   by_id("empty").hidden = boxes.length > 0;
   by_id("stop").hidden = !mine;
   by_id("send").disabled = mine !== null;
+  // Not where a finger presses: a keyboard would come up.
+  if (here && !document.activeElement.offsetParent && matchMedia("(pointer: fine)").matches) text.focus();
   if (mine) for (const b of turns.querySelectorAll(".acts button:not(.copy), .results button")) b.disabled = true;
 }
 
 async function show(c) {
-  if (c.id !== conversation.id) by_id("removed").replaceChildren();
+  const another = c.id !== conversation.id;
+  if (another) by_id("removed").replaceChildren();
   conversation = c;
+  if (another) show_draft();
   history.replaceState(null, "", c.turns.length ? "#" + c.id : location.pathname);
   draw();
   follow();
@@ -148,7 +165,7 @@ function settle({ conversation: c, turn, from, parent, is_turn }) {
   }
 }
 
-async function write(mine) {
+async function await_answer(mine) {
   const c = mine.conversation;
   await mine.run();
   running.delete(c.id);
@@ -178,7 +195,7 @@ function answer(parent, from = null) {
   running.set(conversation.id, mine);
   draw();
   follow();
-  mine.ended = write(mine);
+  mine.ended = await_answer(mine);
   shelf.refresh(conversation.id);
 }
 
@@ -249,9 +266,11 @@ const acts = {
 by_id("ask").addEventListener("submit", (e) => {
   e.preventDefault();
   if ((!text.value.trim() && !any()) || !may_ask()) return;
-  const turn = conversation.say({ content: text.value, ...take() });
+  const content = text.value;
   text.value = "";
+  keep_draft();
   fit();
+  const turn = conversation.say({ content, ...take() });
   keep_it(conversation);
   answer(turn.id);
 });
@@ -261,7 +280,10 @@ function fit() {
   text.style.height = "auto";
   text.style.height = `${Math.min(text.scrollHeight + 2, innerHeight / 3)}px`;
 }
-text.addEventListener("input", fit);
+text.addEventListener("input", () => {
+  fit();
+  keep_draft();
+});
 
 text.addEventListener("keydown", (e) => {
   if (e.key === "ArrowUp" && !text.value) {
@@ -300,4 +322,5 @@ shelf.begin({ open, fresh, stop, writes: (id) => running.has(id) });
 look();
 await load_markdown();
 await open(location.hash.slice(1));
+show_draft();
 if (!(await keep.is_kept())) by_id("undo").textContent = "This browser cannot store conversations: they are lost when the page is closed.";

@@ -1,6 +1,6 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
 import { chip, heard, thumbnail } from "./attach.js";
-import { button, copy_button, element, name_of, shown_of } from "./element.js";
+import { button, by_id, copy_button, element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
 const EARLIEST = Date.UTC(2020); // what is less only orders turns
@@ -56,6 +56,7 @@ export function edit_in(box, text, label, done) {
   const close = () => {
     editor.remove();
     box.classList.remove("edited");
+    by_id("text").focus();
   };
   const editor = element("form", { class: "editor",
     onsubmit: (e) => {

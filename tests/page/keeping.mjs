@@ -419,10 +419,10 @@ test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 	await page.setInputFiles('#attach-file', join(dir, 'chosen.md'));
 	await chips.nth(2).waitFor();
 	await picture('attached');
-	for (const [name, bytes] of [['latin.txt', [0xe9, 0x20]], ['zero.bin', [0, 1, 2]]]) {
-		await bring('drop', [[name, '', bytes]]);
-		await page.getByText(`${name} is neither UTF-8 text`).waitFor();
-	}
+	// All that are refused are named.
+	const odd = [['latin.txt', [0xe9, 0x20]], ['zero.bin', [0, 1, 2]]];
+	await bring('drop', odd.map(([name, bytes]) => [name, '', bytes]));
+	for (const [name] of odd) await page.getByText(`${name} is neither UTF-8 text`).waitFor();
 	await bring('drop', [['cat.png', 'image/png', [137, 80]]]);
 	await page.getByText('does not read images').waitFor();
 	await ask('What is in them?');
@@ -450,6 +450,9 @@ test('pictures, where the model sees', async () => {
 		return [...new Uint8Array(await (await canvas.convertToBlob({ type: 'image/png' })).arrayBuffer())];
 	});
 	const url = `data:image/png;base64,${Buffer.from(png).toString('base64')}`;
+	await bring('drop', [['broken.png', 'image/png', png.slice(0, 90)]]);
+	await page.getByText('broken.png is damaged').waitFor();
+	assert.equal(await page.locator('#attached .chip').count(), 0);
 	const sent = await model_says(says('A red circle beside two blue squares.'));
 	await bring('drop', [['forms.png', 'image/png', png]]);
 	await page.locator('#attached .chip').waitFor();

@@ -1,7 +1,9 @@
 // The view into the engine; widths, colours, keys.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answer, ask, by_api, greedy, now, open, picture, QUESTION, ready } from './kit.mjs';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { answer, ask, by_api, greedy, model_says, now, open, picture, press, QUESTION, ready, says, set } from './kit.mjs';
 
 const endless = (signal) => fetch(`${now.server.url}/v1/chat/completions`, { method: 'POST', signal,
 	headers: { 'content-type': 'application/json', 'x-request-id': 'endless' },
@@ -139,4 +141,112 @@ test('everything is reached and has a name by keyboard', async () => {
 	assert.equal(await page.getByLabel('Edited message').inputValue(), QUESTION);
 	await page.keyboard.press('Escape');
 	assert.equal(await page.getByLabel('Edited message').count(), 0);
+});
+
+// What axe finds on the page as it is: [rule, element] each.
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+async function findings() {
+	const { page } = now;
+	if (!await page.evaluate(() => globalThis.axe)) await page.evaluate(AXE);
+	return page.evaluate(async () => (await globalThis.axe.run()).violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 120)}`)));
+}
+
+test('axe finds nothing, in every view, light and dark, wide and narrow', async () => {
+	for (const [colorScheme, width] of [['light', 1200], ['dark', 390]]) {
+		await now.context.close();
+		await open({ viewport: { width, height: 700 }, colorScheme, bypassCSP: true });
+		const { page } = now;
+		await set({ system: 'Be terse.' });
+		await model_says(says('# Title\n\nText with `code`, a [link](https://example.org) and\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet x = 1;\n```'),
+			says('cut', { finish: 'length' }), () => ({ status: 500, message: 'no' }));
+		now.expected = /500/;
+		await ask('first');
+		await answer(0);
+		await ask('second');
+		await answer(1);
+		assert.deepEqual(await findings(), []);
+		await press(page.locator('.message.user').first(), 'Edit');
+		await ask('third');
+		await page.locator('.message.failed').waitFor();
+		await page.click('#settings-open');
+		assert.deepEqual(await findings(), []);
+		await page.keyboard.press('Escape');
+		if (width < 800) {
+			await page.click('#shelf-toggle');
+			assert.deepEqual(await findings(), []);
+			await page.keyboard.press('Escape');
+		}
+		await by_api({ messages: [{ role: 'user', content: QUESTION }] });
+		await page.click('#tab-live');
+		await page.locator('#tree .node').first().waitFor();
+		await page.locator('#tree .node').first().click();
+		assert.deepEqual(await findings(), []);
+	}
+});
+
+// A tree of the cache as the server tells it: one root, and n questions after it.
+const tree_of = (n) => ({ states: n, bytes: 1, bytes_max: 2, nodes: Array.from({ length: n + 1 }, (_, i) => ({ id: i, parent: i ? 0 : null,
+	begin: i ? 10 : 0, end: i ? 20 + i : 10, state: true, pinned: false, hits: i, place: i ? 'end' : 'system', bytes: 1, on_disk: false, age_seconds: 9,
+	idle_seconds: n - i })) });
+
+test('a large tree is one stop of the Tab key, and short until all is asked for', async () => {
+	const { page } = now;
+	await page.route('**/v1/cache', (route) => route.fulfill({ json: tree_of(400) }));
+	await page.route('**/v1/cache/nodes/*', (route) => route.fulfill({ json: { text: route.request().url().split('/').at(-1) } }));
+	await page.click('#tab-live');
+	const nodes = page.locator('#tree .node');
+	await nodes.first().waitFor();
+	assert.equal(await nodes.count(), 61);
+	assert.equal(await page.locator('#tree .node[tabindex="0"]').count(), 1);
+	await picture('tree-large');
+	const here = () => page.evaluate(() => document.activeElement.dataset?.id);
+	await page.locator('#tree .node[tabindex="0"]').focus();
+	assert.equal(await here(), '0');
+	const at = {};
+	for (const key of ['ArrowRight', 'ArrowDown', 'ArrowUp', 'ArrowLeft', 'End', 'Home']) {
+		await page.keyboard.press(key);
+		at[key] = await here();
+	}
+	assert.deepEqual(at, { ArrowRight: '341', ArrowDown: '342', ArrowUp: '341', ArrowLeft: '0', End: '400', Home: '0' });
+	await page.keyboard.press('End');
+	await page.keyboard.press('Enter');
+	await page.waitForFunction(() => document.querySelector('#node pre')?.textContent === '400');
+	await page.waitForResponse('**/v1/cache'); // drawn again, and the place is kept
+	await page.waitForFunction(() => document.activeElement.dataset?.id === '400');
+	await page.keyboard.press('Tab');
+	assert.equal(await page.evaluate(() => document.activeElement.id), 'tree-all');
+	await page.click('#tree-all');
+	await page.waitForFunction(() => document.querySelectorAll('#tree .node').length === 401);
+	assert.equal(await page.locator('#tree .node[tabindex="0"]').count(), 1);
+});
+
+test('the focus comes back, and what was typed stays', async () => {
+	const { page } = now;
+	await model_says(says('one'), says('two'));
+	const focused = () => page.evaluate(() => document.activeElement.id);
+	await ask('first');
+	await answer();
+	await press(page.locator('.message.user'), 'Edit');
+	await page.keyboard.press('Escape');
+	assert.equal(await focused(), 'text');
+	await press(await answer(), 'Regenerate');
+	await page.getByText('2 of 2').waitFor();
+	assert.equal(await focused(), 'text');
+	// A draft of each conversation.
+	await page.fill('#text', 'of the first');
+	await page.click('#new');
+	assert.equal(await page.inputValue('#text'), '');
+	await page.fill('#text', 'of a new one');
+	await page.reload();
+	await ready();
+	assert.equal(await page.inputValue('#text'), 'of a new one');
+	await page.locator('#list .open').click();
+	await page.waitForFunction(() => document.getElementById('text').value === 'of the first');
+	await page.press('#text', 'Enter');
+	await answer(1);
+	await page.reload();
+	await ready();
+	assert.equal(await page.inputValue('#text'), '');
+	await page.click('#new');
+	assert.equal(await page.inputValue('#text'), 'of a new one');
 });
