@@ -63,9 +63,9 @@ struct pass {
 	float *logits;            /* [n_logit][vocab] backend memory, written by forward */
 
 	/* Views of the step's sequences in the caches.  kv_append, attend, conv and recur of this pass name them by these
-	 * addresses.  NULL where there is no such group, or no recurrent state.  model_run sets them. */
+	 * addresses.  NULL where there is no such group, no recurrent state, no history (struct shape, past).  model_run sets them. */
 	const struct kv_view *kv[KV_GROUPS];
-	const struct state_view *state;
+	const struct state_view *state, *past;
 	const int32_t (*grid)[2]; /* [n_row] the rows' places on a grid, by which `heads` rotates; NULL: none */
 	const int32_t *pick;      /* [n_pick] what `gather` is given, or a part of it, where that is not logit_row */
 	int n_pick;
@@ -86,7 +86,7 @@ struct pass {
 	 * has any.  n rows of linear are the step's, or those with logits. */
 	const struct adapter_mix *const *adapter;
 	/* Backend memory, or NULL. */
-	float *hidden;         /* [n_row][hidden] written by forward: each row as the output matrix reads it */
+	float *hidden; /* [n_row][hidden] written by forward: each row as the output matrix reads it; or what a head guesses on from */
 	const struct tap *tap; /* [n_tap] in any order; one layer may have several */
 	int n_tap;
 	/* [n_row][shape.carry] read by a draft head: what the model gave for the token before; with `ahead` the head's own
@@ -317,6 +317,11 @@ struct attn {
 	int q_bend_every, q_bend_from;
 	int norm_from; /* first dim of a key that the norm covers */
 	bool v_is_key; /* values are the keys as they are cached, normed and rotated; v is not looked at */
+	/* A key is of a block of this length, counted from `first`: the norm of the mean of what the block's rows are given,
+	 * rotated by the block's first position, in the row of the last.  Rows of the others keep what they are given, so that
+	 * a sequence may end anywhere.  The mean is of rows as they are cached, but for the last, in order.  0: a key is of its
+	 * own position.  For kv_append, with v_is_key and one head of keys, and choose; not where the pass has rope_pos. */
+	int pooled;
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -325,6 +330,7 @@ struct conv {
 	const float *w;    /* [width][n], newest input last */
 	const float *bias; /* [n] or NULL */
 	bool silu;         /* act is SiLU; else none */
+	int apart;         /* w is of inputs this far apart, [(width - 1) / apart + 1][n]; 0: 1, every one */
 };
 
 /* A recurrent layer between its projections.  Which fields a rule reads stands in its file. */
@@ -360,6 +366,18 @@ struct by_head {
 	const struct weight *w; /* [heads] of one size, format and group */
 	int heads, rest;
 	size_t in_head, out_head;
+};
+
+/* Hashed n-grams.  c[0] is a row's token and c[s] the one s positions before it, or `end` where that, or one between, is `end`,
+ * and before the sequence.  Head h, of heads / (most - 1) for each order o = 2 .. most in turn, reads row
+ * offset[h] + (c[0] mult[0] xor .. xor c[o - 1] mult[o - 1]) mod size[h] of the table. */
+enum { NGRAM_MOST = 8 };
+struct ngrams {
+	int most, heads;
+	const int64_t *mult, *size, *offset; /* [most], [heads], [heads] host memory; products fit */
+	int32_t end;
+	const struct weight *part; /* [n_part] the table: rows in order, the same number in each */
+	int n_part;
 };
 
 /* How a mixture scores its experts by the router's logits. */
@@ -531,14 +549,17 @@ struct backend_ops {
 	               size_t q_head, const struct kv_view *, int layer);
 	/* An indexer's choice (DeepSeek-V3.2, 2025, section 2.1): of the positions that a row sees, the `most` with the highest
 	 * scores, of equal scores the lower positions; all, where there are no more.  The score is the sum over rising heads h
-	 * of weight[row][h] max(q_h . key, 0), by fma from 0; a NaN is below all others.  chosen[n_row][most +
-	 * 1], backend memory: how many, then the positions, rising.  The view's keys have one head. */
+	 * of weight[row][h] max(q_h . key, 0), by fma from 0; a NaN is below all others; weight NULL: 1.  chosen[n_row][most +
+	 * 1], backend memory: how many, then the positions, rising.  The view's keys have one head.
+	 * With attn.pooled it is the whole blocks that are chosen, most / pooled of them, where a row sees more than `most`
+	 * positions; those that it sees behind its last whole block come on top. */
 	void (*choose)(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
 	               size_t q_head, const float *weight, const struct kv_view *, int layer);
 	/* attend over what choose has left in chosen: the i-th chosen position has the place of position i, so that the bits are
-	 * those of attend where a row's positions are all from 0 to its own.  Without slopes and gate. */
-	void (*attend_chosen)(struct pass *, float *out, const struct attn *, const float *q, size_t q_row,
-	                      size_t q_head, const int32_t *chosen, int most, const struct kv_view *, int layer);
+	 * those of attend where a row's positions are all from 0 to its own.  Without slopes. */
+	void (*attend_chosen)(struct pass *, float *out, const struct attn *, const float *q, const float *gate,
+	                      size_t q_row, size_t q_head, const int32_t *chosen, int most, const struct kv_view *,
+	                      int layer);
 	/* out[j][n_row][n] = the j-th convolution of in[n_row][n], which are channels [at, at + n) of the layer:
 	 * for layers that convolve apart from their recurrence, or have no other. */
 	void (*conv)(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,
@@ -572,6 +593,19 @@ struct backend_ops {
 	/* out = a + (b - a) * sigmoid(t), rows of out out_ld apart; b and t NULL: out = a. */
 	void (*blend)(struct pass *, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
 	              int cols);
+	/* Rows of `streams` residual streams side by side, cols each; all sums by fma.
+	 * mix_streams: out[n][cols] = sum over rising s, from 0, of by_s x_s; x and by [n][streams * cols].
+	 * add_streams: x_s = scale by[row][s] y, or x_s += that with add; y[n][cols], by[n][streams].
+	 * match_streams: out[n][streams] = sigmoid(g); g is the root of scale a_s . b_s, at least 1e-3, with its sign; 0 of 0. */
+	void (*mix_streams)(struct pass *, float *out, const float *x, const float *by, int n, int streams, int cols);
+	void (*add_streams)(struct pass *, float *x, bool add, const float *y, const float *by, float scale, int n,
+	                    int streams, int cols);
+	void (*match_streams)(struct pass *, float *out, const float *a, const float *b, float scale, int n,
+	                      int streams, int cols);
+	/* out[n_row][heads * width]: rows of tables that the last tokens choose (struct ngrams).  Channel `at` of the layer of
+	 * the view, which is pass.past, remembers the tokens: the operation reads and moves it. */
+	void (*embed_ngrams)(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer,
+	                     int at);
 	/* out[i] = in[index[i]]; index[n] lies in the pass's logit_row or pick */
 	void (*gather)(struct pass *, float *out, const float *in, const int32_t *index, int n, int cols);
 

@@ -203,18 +203,19 @@ static void timed_choose(struct pass *p, int32_t *chosen, int most, const struct
 	int64_t t;
 
 	for (int r = 0; r < p->n_row; r++) {
-		int n = seen(a, p->pos[r], 1);
+		int n = seen(a, p->pos[r], 1), keys = n > most ? n / (a->pooled ? a->pooled : 1) : 0;
 
-		c.bytes += n > most ? (double)view->layer[layer].row_bytes[KV_KEYS] * n : 0;
-		c.float_ops += n > most ? 2.0 * a->heads * (a->dim + 1) * n : 0;
+		c.bytes += (double)view->layer[layer].row_bytes[KV_KEYS] * keys;
+		c.float_ops += 2.0 * a->heads * (a->dim + 1) * keys;
 	}
 	t = clock_monotonic_ns();
 	of(p)->inner->choose(p, chosen, most, a, q, q_row, q_head, weight, view, layer);
 	profile_add(of(p), "choose", "", t, &c);
 }
 
-static void timed_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
-                                size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+static void timed_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
+                                size_t q_row, size_t q_head, const int32_t *chosen, int most,
+                                const struct kv_view *view, int layer)
 {
 	struct op_cost c = { 0 };
 	int64_t t;
@@ -227,7 +228,7 @@ static void timed_attend_chosen(struct pass *p, float *out, const struct attn *a
 		c.float_ops += 4.0 * a->heads * a->dim * n;
 	}
 	t = clock_monotonic_ns();
-	of(p)->inner->attend_chosen(p, out, a, q, q_row, q_head, chosen, most, view, layer);
+	of(p)->inner->attend_chosen(p, out, a, q, gate, q_row, q_head, chosen, most, view, layer);
 	profile_add(of(p), "attend_chosen", "", t, &c);
 }
 
@@ -325,6 +326,45 @@ static void timed_mul(struct pass *p, float *x, const float *y, size_t y_ld, int
 	profile_add(of(p), "mul", "", t, &c);
 }
 
+static void timed_mix_streams(struct pass *p, float *out, const float *x, const float *by, int n, int streams, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * streams * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->mix_streams(p, out, x, by, n, streams, cols);
+	profile_add(of(p), "mix_streams", "", t, &c);
+}
+
+static void timed_add_streams(struct pass *p, float *x, bool add, const float *y, const float *by, float scale, int n,
+                              int streams, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * streams * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->add_streams(p, x, add, y, by, scale, n, streams, cols);
+	profile_add(of(p), "add_streams", "", t, &c);
+}
+
+static void timed_match_streams(struct pass *p, float *out, const float *a, const float *b, float scale, int n,
+                                int streams, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * streams * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->match_streams(p, out, a, b, scale, n, streams, cols);
+	profile_add(of(p), "match_streams", "", t, &c);
+}
+
+static void timed_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
+                               int layer, int at)
+{
+	struct op_cost c = { .bytes = weight_bytes(g->part) / g->part->rows * g->heads * p->n_row };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->embed_ngrams(p, out, g, view, layer, at);
+	profile_add(of(p), "embed_ngrams", "", t, &c);
+}
+
 static void timed_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain,
                              const float *bias, float eps)
 {
@@ -380,6 +420,10 @@ void profile_start(struct profile *f, struct backend *be, const struct choices *
 	f->ops.add = timed_add;
 	f->ops.map = timed_map;
 	f->ops.mul = timed_mul;
+	f->ops.mix_streams = timed_mix_streams;
+	f->ops.add_streams = timed_add_streams;
+	f->ops.match_streams = timed_match_streams;
+	f->ops.embed_ngrams = timed_embed_ngrams;
 	f->ops.gather = timed_gather;
 	be->profile = f;
 	be->ops = &f->ops;

@@ -7,18 +7,23 @@
 
 #include "backend/backend.h"
 
-/* Cosines and sines of a row of the pass, n_freq each, times mscale. */
-static inline void rope_angles(float *cosines, float *sines, const struct rope *r, const struct pass *p, int row)
+/* Cosines and sines of a position (time, height, width), n_freq each, times mscale. */
+static inline void rope_angles_at(float *cosines, float *sines, const struct rope *r, const int32_t pos[3])
 {
-	const int32_t plain[] = { p->pos[row], p->pos[row], p->pos[row] };
-	const int32_t *pos = p->rope_pos ? p->rope_pos + 3 * row : plain;
-
 	for (int i = 0; i < r->n_freq; i++) {
 		float angle = (float)pos[r->axis ? r->axis[i] : 0] * r->freq[i];
 
 		cosines[i] = cosf(angle) * r->mscale;
 		sines[i] = sinf(angle) * r->mscale;
 	}
+}
+
+/* Those of a row of the pass. */
+static inline void rope_angles(float *cosines, float *sines, const struct rope *r, const struct pass *p, int row)
+{
+	const int32_t plain[] = { p->pos[row], p->pos[row], p->pos[row] };
+
+	rope_angles_at(cosines, sines, r, p->rope_pos ? p->rope_pos + 3 * row : plain);
 }
 
 /* The factor of a row's queries at that position (attn.q_bend). */

@@ -787,16 +787,16 @@ static void batch_init(struct engine *e)
 /* Bytes of what drafter d follows, in the largest step. */
 static size_t taps_bytes(const struct engine *e, const struct drafter *d)
 {
-	size_t hidden = (size_t)e->m->shape.hidden * sizeof(float);
+	size_t row = (size_t)shape_residual(&e->m->shape) * sizeof(float);
 
-	return size_mul(size_mul((size_t)e->opts.step_rows, hidden), (size_t)d->n_tap);
+	return size_mul(size_mul((size_t)e->opts.step_rows, row), (size_t)d->n_tap);
 }
 
 /* Where the pass leaves what drafters follow. */
 static int taps_init(struct engine *e, struct err *err)
 {
 	struct backend *be = e->m->be;
-	size_t hidden = (size_t)e->m->shape.hidden;
+	size_t hidden = (size_t)e->m->shape.hidden, row = (size_t)shape_residual(&e->m->shape);
 	struct pass *p = &e->pass;
 	int n = 0;
 
@@ -811,8 +811,8 @@ static int taps_init(struct engine *e, struct err *err)
 		if (d->n_tap && !(d->taps = be->ops->alloc(be, taps_bytes(e, d))))
 			return err_set(err, E_FULL, "no memory for %zu bytes of layers' outputs", taps_bytes(e, d));
 		for (int k = 0; k < d->n_tap; k++)
-			e->tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * hidden,
-				                           (size_t)d->n_tap * hidden };
+			e->tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * row,
+				                           (size_t)d->n_tap * row };
 	}
 	p->tap = e->tap;
 	e->hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));

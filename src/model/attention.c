@@ -190,12 +190,19 @@ static void turn_before(struct pass *p, const struct attention *a, float *q, flo
 void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                        const struct kv_view *kv, int layer)
 {
+	attention_over(p, a, out, add, h, NULL, 0, kv, layer);
+}
+
+void attention_over(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
+                    const int32_t *chosen, int most, const struct kv_view *kv, int layer)
+{
 	const struct backend_ops *ops = p->be->ops;
 	size_t mark = p->work_used, q_row = (size_t)a->q.rows, q_head = q_row / (size_t)a->op.heads;
 	float *q = pass_floats(p, (size_t)p->n_row * q_row), *gate = a->gated ? q + a->op.dim : NULL, *k, *v, *mixed;
 	struct linear in[4] = { { .w = &a->q, .out = q, .ld = q_row, .bias = a->bias_q } };
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .bias = a->bias_o, .add = add };
 	int n_in = 1 + kv_jobs(p, a, in + 1, &k, &v);
+	const float *by;
 
 	if (a->gate.rows) { /* lies like the queries, or has a number a head, which is a factor already */
 		gate = pass_floats(p, (size_t)p->n_row * (size_t)a->gate.rows);
@@ -212,7 +219,11 @@ void attention_forward(struct pass *p, const struct attention *a, float *out, bo
 	if (a->turn.n_freq)
 		turn_before(p, a, q, k);
 	ops->kv_append(p, &a->op, q, q_row, q_head, k, v, kv, layer);
-	ops->attend(p, mixed, &a->op, q, a->gate_by_head ? NULL : gate, q_row, q_head, kv, layer);
+	by = a->gate_by_head ? NULL : gate;
+	if (chosen)
+		ops->attend_chosen(p, mixed, &a->op, q, by, q_row, q_head, chosen, most, kv, layer);
+	else
+		ops->attend(p, mixed, &a->op, q, by, q_row, q_head, kv, layer);
 	ops->linear(p, &o, 1, mixed_read(p, a, mixed, gate), p->n_row, a->o.cols);
 	p->work_used = mark;
 }

@@ -52,6 +52,9 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 /* out = attention(h), or out += it with add; h[n_row][hidden], which may be out.  layer: index in the cache. */
 void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                        const struct kv_view *kv, int layer);
+/* The same, but rows see what chosen has (struct backend_ops, attend_chosen); NULL: as attention_forward. */
+void attention_over(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
+                    const int32_t *chosen, int most, const struct kv_view *kv, int layer);
 size_t attention_floats(const struct attention *a, int n_row);
 
 #endif

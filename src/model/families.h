@@ -6,6 +6,7 @@
 
 extern const struct model_ops plain_ops;       /* plain.c: the families of plain_table.c */
 extern const struct model_ops qwen3_5_ops;     /* qwen3_5.c: Qwen3.5 to 3.8, dense and MoE, and Qwen3-Next */
+extern const struct model_ops qwen4_exp_ops;   /* qwen4_exp.c: Qwen3.8-Flash-Next */
 extern const struct model_ops gemma4_ops;      /* gemma4.c: Gemma 4 */
 extern const struct model_ops sigmoid_moe_ops; /* sigmoid_moe.c: GLM-4.5, MiniMax M2 */
 extern const struct model_ops nemotron_h_ops;  /* nemotron_h.c: Nemotron-H, Nano 2, Nemotron 3 */

@@ -1,12 +1,13 @@
 /* indexer.c - see indexer.h. */
 #include "model/indexer.h"
 
+#include "model/bind.h"
 #include "model/work.h"
 
 struct indexer {
 	struct attn op;
-	struct weight q, k, weights;
-	const float *gain, *bias; /* of the keys' norm */
+	struct weight q, k, weights; /* weights: no rows for blocks */
+	const float *gain, *bias;    /* of the keys' norm */
 	int most;
 	struct kv_place kv;
 };
@@ -21,7 +22,58 @@ void indexer_read(struct indexer_form *f, struct conf *c, const struct rope *tur
 	f->turn.adjacent = conf_bool_or(c, "indexer_rope_interleave", adjacent);
 }
 
-struct indexer *indexer_bind(struct stack *s, struct binder *b, const struct indexer_form *f, const char *at, int layer)
+void indexer_read_blocks(struct indexer_form *f, struct conf *c, const struct rope *turn)
+{
+	int budget = conf_int(c, "indexer_budget", 1, CONF_CTX_MAX);
+
+	f->heads = conf_int(c, "indexer_n_heads", 1, CONF_HEADS_MAX);
+	f->dim = conf_int(c, "indexer_head_dim", 2, CONF_HEAD_DIM_MAX);
+	f->block = conf_int(c, "indexer_compress_ratio", 1, budget);
+	f->most = budget + f->block - 1;
+	f->turn = *turn;
+	if (conf_int_or(c, "indexer_kv_heads", 1, 1, CONF_HEADS_MAX) != 1)
+		conf_fail(c, E_UNSUPPORTED, "indexer_kv_heads: only 1 is done");
+	if (!c->code && budget % f->block)
+		conf_fail(c, E_FORMAT, "indexer_budget: %d is not a multiple of indexer_compress_ratio %d", budget,
+		          f->block);
+	if (!c->code && 2 * turn->n_freq > f->dim)
+		conf_fail(c, E_FORMAT, "indexer_head_dim: %d is less than the %d dims that are rotated", f->dim,
+		          2 * turn->n_freq);
+}
+
+static void bind_positions(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
+{
+	bind_weight(b, &x->q, f->heads * f->dim, f->q_lora, "layers.%d.%s.indexer.wq_b", layer, at);
+	bind_weight(b, &x->k, f->dim, f->hidden, "layers.%d.%s.indexer.wk", layer, at);
+	bind_weight(b, &x->weights, f->heads, f->hidden, "layers.%d.%s.indexer.weights_proj", layer, at);
+	x->gain = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.weight", layer, at);
+	x->bias = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.bias", layer, at);
+}
+
+static void bind_blocks(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
+{
+	int rows = f->heads * f->dim;
+	struct weight both;
+
+	x->op.pooled = f->block;
+	x->op.eps = f->eps;
+	if (bind_has(b, "layers.%d.%s.indexer.q_proj.weight", layer, at)) { /* as GGUF files have it */
+		bind_weight(b, &x->q, rows, f->hidden, "layers.%d.%s.indexer.q_proj", layer, at);
+		bind_weight(b, &x->k, f->dim, f->hidden, "layers.%d.%s.indexer.k_proj", layer, at);
+	} else {
+		bind_weight(b, &both, rows + f->dim, f->hidden, "layers.%d.%s.indexer.index_qk_proj", layer, at);
+	}
+	x->op.q_norm = bind_floats(b, f->dim, f->norm_add, "layers.%d.%s.indexer.q_layernorm.weight", layer, at);
+	x->op.k_norm = bind_floats(b, f->dim, f->norm_add, "layers.%d.%s.indexer.k_layernorm.weight", layer, at);
+	if (b->code || x->q.rows)
+		return;
+	if (rows % 16)
+		bind_rows_only(b, &both); /* is cut where no packed block begins */
+	x->q = weight_rows(&both, 0, rows);
+	x->k = weight_rows(&both, rows, f->dim);
+}
+
+struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, const char *at, int layer)
 {
 	const struct kv_group row = { .heads = 1, .dim_k = f->dim, .dim_v = f->dim, .latent = true, .index = true };
 	struct indexer *x = arena_zalloc(&b->m->arena, sizeof *x);
@@ -34,31 +86,32 @@ struct indexer *indexer_bind(struct stack *s, struct binder *b, const struct ind
 		               .rope = f->turn,
 		               .v_is_key = true };
 	x->most = f->most;
-	bind_weight(b, &x->q, f->heads * f->dim, f->q_lora, "layers.%d.%s.indexer.wq_b", layer, at);
-	bind_weight(b, &x->k, f->dim, f->hidden, "layers.%d.%s.indexer.wk", layer, at);
-	bind_weight(b, &x->weights, f->heads, f->hidden, "layers.%d.%s.indexer.weights_proj", layer, at);
-	x->gain = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.weight", layer, at);
-	x->bias = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.bias", layer, at);
+	(f->block ? bind_blocks : bind_positions)(b, x, f, at, layer);
 	if (!b->code)
-		b->code = model_kv_add(&s->m, &row, &x->kv, b->err);
+		b->code = model_kv_add(b->m, &row, &x->kv, b->err);
 	return x;
 }
 
-void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, const float *h, const float *low,
-                    const struct stack_views *v)
+void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, const float *h, const float *low)
 {
 	const struct backend_ops *ops = p->be->ops;
 	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)x->op.dim, all = (size_t)x->q.rows;
 	float *q = pass_floats(p, n * all), *k = pass_floats(p, n * dim);
-	float *weight = pass_floats(p, n * (size_t)x->op.heads);
-	const struct linear of_h[] = { { .w = &x->k, .out = k, .ld = dim },
-		                       { .w = &x->weights, .out = weight, .ld = (size_t)x->op.heads } };
+	float *weight = x->weights.rows ? pass_floats(p, n * (size_t)x->op.heads) : NULL;
+	const struct kv_view *view = p->kv[x->kv.group];
+	const struct linear of_q = { .w = &x->q, .out = q, .ld = all };
+	const struct linear of_h[] = {
+		{ .w = &x->k, .out = k, .ld = dim },
+		weight ? (struct linear){ .w = &x->weights, .out = weight, .ld = (size_t)x->op.heads } : of_q
+	};
 
 	ops->linear(p, of_h, 2, h, p->n_row, x->k.cols);
-	ops->linear(p, &(struct linear){ .w = &x->q, .out = q, .ld = all }, 1, low, p->n_row, x->q.cols);
-	ops->layer_norm(p, k, k, p->n_row, x->op.dim, x->gain, x->bias, 1e-6f);
-	ops->kv_append(p, &x->op, q, all, dim, k, k, v->kv[x->kv.group], x->kv.index);
-	ops->choose(p, chosen, x->most, &x->op, q, all, dim, weight, v->kv[x->kv.group], x->kv.index);
+	if (weight) {
+		ops->linear(p, &of_q, 1, low, p->n_row, x->q.cols);
+		ops->layer_norm(p, k, k, p->n_row, x->op.dim, x->gain, x->bias, 1e-6f);
+	}
+	ops->kv_append(p, &x->op, q, all, dim, k, k, view, x->kv.index);
+	ops->choose(p, chosen, x->most, &x->op, q, all, dim, weight, view, x->kv.index);
 	p->work_used = mark;
 }
 

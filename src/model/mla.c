@@ -174,9 +174,9 @@ static void attend(struct pass *p, const struct block *y, float *mixed, const fl
 	int32_t *chosen = (int32_t *)v->shared;
 
 	if (a->index)
-		indexer_choose(p, a->index, chosen, h, low, v);
+		indexer_choose(p, a->index, chosen, h, low);
 	if (a->most)
-		ops->attend_chosen(p, mixed, &a->op, absorbed, all, dim, chosen, a->most, view, y->kv.index);
+		ops->attend_chosen(p, mixed, &a->op, absorbed, NULL, all, dim, chosen, a->most, view, y->kv.index);
 	else
 		ops->attend(p, mixed, &a->op, absorbed, NULL, all, dim, view, y->kv.index);
 }
@@ -279,6 +279,6 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 	a->most = f->index->most;
 	s->shared = a->most + 1; /* a row's choice */
 	if (!f->follows)
-		a->index = indexer_bind(s, b, f->index, at, layer);
+		a->index = indexer_bind(b, f->index, at, layer);
 	return y;
 }

@@ -23,7 +23,6 @@ static const struct {
 	{ "deberta-v2", "an encoder whose attention has relative positions, which weft does not compute" },
 	{ "t5", "an encoder and a decoder; weft serves decoders alone" },
 	{ "whisper", "speech recognition; weft serves text" },
-	{ "qwen4_exp", "its graph is not Qwen3.5's (hyper-connections, n-gram embeddings, sparse indexer)" },
 };
 
 static const struct model_ops *find_family(const char *type, const char **arch)
@@ -189,6 +188,9 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 	int code, *uses;
 
 	*out = NULL;
+	if (kind && of->shape.streams)
+		return err_set(err, E_UNSUPPORTED, "%s: a draft head for one residual stream; %s has %d", st->dir,
+		               of->arch, of->shape.streams);
 	if (!kind && !of->ops->bind_head)
 		return err_set(err, E_MISSING, "%s: no draft head is known for model_type %s", st->dir, of->arch);
 	count(&before, st);
@@ -284,6 +286,22 @@ static int open_group(struct model *m, int g, struct err *err)
 	return 0;
 }
 
+static int open_state(struct model *m, struct cache **out, const struct state_shape *shape, struct err *err)
+{
+	struct state_opts o = {
+		.shape = *shape,
+		.slots = m->opts.slots,
+		.tape_rows = m->opts.tape_rows,
+		.snap_bytes_max = m->opts.snap_bytes,
+	};
+
+	*out = state_open(m->be, &o, err);
+	if (!*out)
+		return err->code;
+	caches_add(&m->caches, *out);
+	return 0;
+}
+
 static int open_caches(struct model *m, struct err *err)
 {
 	const struct shape *s = &m->shape;
@@ -295,19 +313,10 @@ static int open_caches(struct model *m, struct err *err)
 		if (code)
 			return code;
 	}
-	if (s->layers_rec) {
-		struct state_opts o = {
-			.shape = s->state,
-			.slots = m->opts.slots,
-			.tape_rows = m->opts.tape_rows,
-			.snap_bytes_max = m->opts.snap_bytes,
-		};
-
-		m->state = state_open(m->be, &o, err);
-		if (!m->state)
-			return err->code;
-		caches_add(&m->caches, m->state);
-	}
+	if (s->layers_rec && open_state(m, &m->state, &s->state, err))
+		return err->code;
+	if (s->past.layers && open_state(m, &m->past, &s->past, err))
+		return err->code;
 	if (s->carry) {
 		struct carry_opts o = {
 			.bytes = (size_t)s->carry * sizeof(float),
@@ -402,6 +411,7 @@ int model_run(struct model *m, struct pass *p, struct err *err)
 	for (int g = 0; g < KV_GROUPS; g++)
 		p->kv[g] = of->kv[g] ? paged_view(of->kv[g]) : NULL;
 	p->state = m->state ? state_view(m->state) : NULL;
+	p->past = m->past ? state_view(m->past) : NULL;
 	rc = pass_begin(p);
 	if (!rc)
 		m->ops->forward(m, p);
@@ -663,12 +673,17 @@ size_t model_slot_bytes(const struct shape *s, int tape_rows)
 {
 	size_t n = (size_t)s->carry * sizeof(float);
 
-	return s->layers_rec ? n + state_slot_bytes(&s->state) + state_tape_bytes(&s->state, tape_rows) : n;
+	if (s->layers_rec)
+		n += state_slot_bytes(&s->state) + state_tape_bytes(&s->state, tape_rows);
+	if (s->past.layers)
+		n += state_slot_bytes(&s->past) + state_tape_bytes(&s->past, tape_rows);
+	return n;
 }
 
 size_t model_snap_bytes(const struct shape *s)
 {
-	return (s->layers_rec ? state_slot_bytes(&s->state) : 0) + (size_t)s->carry * sizeof(float);
+	return (s->layers_rec ? state_slot_bytes(&s->state) : 0) + (s->past.layers ? state_slot_bytes(&s->past) : 0) +
+	       (size_t)s->carry * sizeof(float);
 }
 
 void model_fill(const struct model *m, struct pass *p, struct kv_place at, float *k, const float *v)

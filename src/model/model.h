@@ -27,7 +27,7 @@ struct kv_place {
 /* Inputs and outputs of a draft head (model_bind_head). */
 struct head_shape {
 	int vocab; /* the model's */
-	/* [n_tap] the model's layers whose outputs, side by side, are a row that it is given; NULL: the model's hidden row. */
+	/* [n_tap] the model's layers whose outputs (shape_residual of each), side by side, are a row that it is given; NULL: the model's hidden row. */
 	const int *tap;
 	int n_tap;
 	/* Rows of a block whose tokens are guessed at once: the last token's, and others, which have the
@@ -45,6 +45,7 @@ struct shape {
 	int layers, layers_attn, layers_rec;   /* all; with keys and values of their own; recurrent */
 	int layers_moe, experts, experts_used; /* layers with a mixture; of how many, how many per token */
 	int hidden, vocab;                     /* rows of the embedding (may exceed the tokenizer's) */
+	int streams;                           /* residual streams of hidden floats, side by side in a row; 0: one */
 	int ctx_max;                           /* max_position_embeddings */
 	bool whole; /* each row sees its whole text, so a pass has all of a text or none; there are no answers and no logits */
 	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
@@ -52,6 +53,7 @@ struct shape {
 	int n_kv;
 	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
 	struct state_shape state; /* recurrent state; layers 0 when there is none */
+	struct state_shape past;  /* history of layers that convolve apart from these; layers 0: there is none */
 	int carry;                /* floats of a row that each sequence carries along (model_carried); 0: none */
 	struct head_shape head;   /* of a draft head alone */
 	int64_t params;           /* elements of all used tensors, logical */
@@ -107,7 +109,7 @@ struct model {
 	struct cache_pool pool;    /* of the groups of keys and values, when there are several */
 	const struct trunk *trunk; /* what is around its layers, for draft heads that share it */
 	/* The members of caches by kind, for src/model alone; NULL where the model has none of the kind. */
-	struct cache *kv[KV_GROUPS], *state, *carry;
+	struct cache *kv[KV_GROUPS], *state, *past, *carry;
 	struct arena arena;    /* everything the model owns, but */
 	struct arena vectors;  /* the floats it made for operations: placed with the backend */
 	struct store *st;      /* that it was bound from */
@@ -173,6 +175,11 @@ void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
  * place for all layers of a geometry, which take turns in it.  Its group is that of
  * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);
+/* Floats of a row of the residual stream. */
+static inline int shape_residual(const struct shape *s)
+{
+	return s->hidden * (s->streams ? s->streams : 1);
+}
 /* For an attention layer, counted among those with keys and values of their own. */
 struct kv_place shape_kv_place(const struct shape *s, int layer);
 

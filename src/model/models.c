@@ -5,6 +5,7 @@
 /* clang-format off */
 const struct model_ops *const models[] = {
 	&qwen3_5_ops,
+	&qwen4_exp_ops,
 	&plain_ops,
 	&gemma4_ops,
 	&sigmoid_moe_ops,

@@ -51,7 +51,8 @@ static void set_shape(struct binder *b, const struct model *of, int layers)
 	s->layers = layers;
 	s->layers_rec = s->layers_moe = 0;
 	s->state = (struct state_shape){ 0 };
-	s->carry = s->hidden;
+	s->past = (struct state_shape){ 0 };
+	s->carry = shape_residual(s);
 	s->head.vocab = s->vocab;
 }
 
@@ -74,17 +75,24 @@ static bool bind_own(struct binder *b, const struct mtp_form *f, struct weight *
 	return true;
 }
 
+void mtp_begin(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers)
+{
+	find_prefix(b, f, f->apart ? 0 : of->shape.layers);
+	if (b->code)
+		return;
+	set_shape(b, of, layers);
+	*t = *of->trunk;
+}
+
 int mtp_bind(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers)
 {
 	struct fuse *fuse = arena_zalloc(&b->m->arena, sizeof *fuse);
 	int first = f->apart ? 0 : of->shape.layers, last = first + layers - 1, hidden = of->shape.hidden;
 	char at[NAME_BYTES];
 
-	find_prefix(b, f, first);
+	mtp_begin(b, t, of, f, layers);
 	if (b->code)
 		return first;
-	set_shape(b, of, layers);
-	*t = *of->trunk;
 	t->fuse = fuse;
 	bind_weight(b, &fuse->proj, hidden, 2 * hidden, "%s", name_in(f, at, first, f->proj));
 	fuse->norm_embed = bind_norm(b, f, first, f->norm_embed);

@@ -28,6 +28,10 @@ extern const struct mtp_form mtp_behind;
  * E_MISSING stays in b where there is no head. */
 int mtp_bind(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers);
 
+/* The beginning of mtp_bind alone, for heads with other tensors around their layers: the prefix under which f->proj is, the
+ * shape, the trunk, with the model's embedding, output matrix and last norm. */
+void mtp_begin(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers);
+
 /* For bind of the model: marks tensors of n layers behind its last as a draft head's; of those under "mtp.". */
 void mtp_ignore_behind(struct binder *b, int n);
 void mtp_ignore_apart(struct store *st);

@@ -7,49 +7,27 @@
  * The mixer is a gated delta net in most layers (arXiv 2412.06464) and softmax
  * attention with an output gate in the others.  rms0 is zero-centred: its gain
  * is 1 + w.  Hugging Face files hold w, mlx's hold 1 + w; which of the two is
- * decided once per file set, by the axes of the convolution's weight.
- *
- * Qwen3-Next keeps the delta net's inputs in two matrices whose rows are grouped
- * by key head: q, k, the group's v, the group's z; and b, a.  Each run of rows
- * becomes a product of its own that writes to its place, so nothing is copied.
- * The cost: 6 products per key head instead of 4 in all (96 of the 80B: six
- * calls), each call quantising the shared input again. */
+ * decided once per file set, by the axes of the convolution's weight. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cache/kinds.h"
 #include "model/attention.h"
 #include "model/conf.h"
+#include "model/delta.h"
 #include "model/families.h"
 #include "model/ffn.h"
 #include "model/mtp.h"
 #include "model/rotary.h"
 #include "model/trunk.h"
 #include "model/work.h"
-#include "quant/basis.h"
-
-/* Where a product of the delta net's input goes. */
-enum { TO_QKV, TO_Z, TO_B, TO_A, TO_COUNT };
-
-struct part {
-	struct weight w;
-	int to, at; /* buffer, first column in it */
-};
-
-struct mixer { /* a gated delta net layer */
-	struct recur op;
-	struct part *part;
-	int n_part;
-	struct weight out;
-};
 
 struct layer {
 	const float *norm_in, *norm_post;
 	bool full; /* softmax attention */
 	int index; /* among the layers of its kind: the cache's layer */
 	struct attention attn;
-	struct mixer mixer;
+	struct delta mixer;
 	struct ffn ffn;
 };
 
@@ -59,18 +37,17 @@ struct qwen {
 	struct trunk trunk;
 	float norm_add; /* of its files */
 	struct layer *layer;
-	int width[TO_COUNT]; /* columns of qkv, z, b, a */
 };
 
 /* Values of config.json beyond struct shape. */
 struct plan {
 	struct attention_form attn;
-	struct state_shape delta;
+	struct delta_form delta;
 	bool *full;   /* [layers] */
 	bool *sparse; /* [layers] mixture of experts */
 	struct ffn_form ffn;
 	struct moe_form moe;
-	bool sigmoid_gate, tied;
+	bool tied;
 	float norm_add; /* 1 for files that hold zero-centred norms */
 };
 
@@ -90,28 +67,6 @@ static void read_layers(struct conf *c, struct plan *p, int layers, struct arena
 		for (int i = 0; i < layers; i++)
 			p->full[i] = (i + 1) % every == 0;
 	}
-}
-
-static void read_delta(struct conf *c, struct plan *p)
-{
-	struct state_shape *d = &p->delta;
-	const char *gate = conf_str_or(c, "output_gate_type", "silu");
-
-	d->heads_k = conf_int(c, "linear_num_key_heads", 1, CONF_HEADS_MAX);
-	d->heads_v = conf_int(c, "linear_num_value_heads", 1, CONF_HEADS_MAX);
-	d->dim_k = conf_int(c, "linear_key_head_dim", 1, CONF_HEAD_DIM_MAX);
-	d->dim_v = conf_int(c, "linear_value_head_dim", 1, CONF_HEAD_DIM_MAX);
-	d->conv_width = conf_int(c, "linear_conv_kernel_dim", 2, 8);
-	/* Not Hugging Face's: files whose value heads lie so that head n belongs to key head n mod (key heads). */
-	d->tiled = conf_bool_or(c, "linear_value_heads_tiled", false);
-	d->conv_channels = 2 * d->heads_k * d->dim_k + d->heads_v * d->dim_v;
-	if (!c->code && d->heads_v % d->heads_k)
-		conf_fail(c, E_FORMAT, "linear_num_value_heads: %d is not a multiple of linear_num_key_heads %d",
-		          d->heads_v, d->heads_k);
-	p->sigmoid_gate = !strcmp(gate, "sigmoid");
-	if (!p->sigmoid_gate && strcmp(gate, "silu") && strcmp(gate, "swish"))
-		conf_fail(c, E_UNSUPPORTED, "output_gate_type: \"%.40s\" is not known; known: silu, swish, sigmoid",
-		          gate);
 }
 
 static void read_ffn(const struct model *m, struct conf *c, struct plan *p, int layers, struct arena *a)
@@ -172,7 +127,9 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	f->op.eps = q->eps;
 	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.vectors);
 	read_layers(c, p, s->layers, &q->m.arena);
-	read_delta(c, p);
+	p->delta.hidden = s->hidden;
+	p->delta.eps = q->eps;
+	delta_read(&p->delta, c);
 	read_ffn(&q->m, c, p, s->layers, &q->m.arena);
 	for (int i = 0; i < s->layers; i++) {
 		full += p->full[i];
@@ -182,131 +139,11 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 	s->experts_used = p->moe.top_k;
 	s->layers_rec = s->layers - full;
 	shape_kv_plain(s, full, f->op.heads_kv, f->op.dim);
-	s->state = p->delta;
+	s->state = p->delta.shape;
 	s->state.layers = s->layers_rec;
 }
 
 /* ---- tensors ---- */
-
-/* [channels, 1, width] is Hugging Face's layout, [channels, width, 1] mlx's;
- * the values lie the same way.  Without a delta layer the prefix must tell. */
-static float norms_lack_one(const struct binder *b, const struct plan *p, int layers)
-{
-	for (int i = 0; i < layers && !b->code; i++) {
-		char name[160];
-		const struct tensor *t;
-
-		if (p->full[i])
-			continue;
-		snprintf(name, sizeof name, "%slayers.%d.linear_attn.conv1d.weight", b->prefix, i);
-		t = store_find(b->st, name);
-		return t && t->n_dim == 3 && t->dim[2] != 1 ? 1.0f : 0.0f;
-	}
-	return b->prefix && !strncmp(b->prefix, "language_model.", 15) ? 0.0f : 1.0f;
-}
-
-static void add_part(struct mixer *x, struct weight w, int to, int at)
-{
-	x->part[x->n_part++] = (struct part){ w, to, at };
-}
-
-static void bind_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d, int i)
-{
-	struct weight w[TO_COUNT];
-
-	x->part = arena_zalloc(&b->m->arena, TO_COUNT * sizeof *x->part);
-	bind_weight(b, &w[TO_QKV], q->width[TO_QKV], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkv", i);
-	bind_weight(b, &w[TO_Z], q->width[TO_Z], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_z", i);
-	bind_weight(b, &w[TO_B], q->width[TO_B], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_b", i);
-	bind_weight(b, &w[TO_A], q->width[TO_A], q->m.shape.hidden, "layers.%d.linear_attn.in_proj_a", i);
-	for (int to = 0; to < TO_COUNT && !b->code; to++)
-		add_part(x, w[to], to, 0);
-}
-
-/* Binds the two input matrices of Qwen3-Next.  The first has, per key head, its q, its k, then v and z of the
- * r value heads that share it; the second has b and a of those value heads. */
-static void bind_grouped_inputs(struct binder *b, struct mixer *x, const struct qwen *q, const struct state_shape *d,
-                                int i)
-{
-	int r = d->heads_v / d->heads_k, dk = d->dim_k, dv = r * d->dim_v, rows = 2 * dk + 2 * dv;
-	int k0 = d->heads_k * dk, v0 = 2 * k0;
-	struct weight qkvz, ba;
-
-	x->part = arena_zalloc(&b->m->arena, 6 * (size_t)d->heads_k * sizeof *x->part);
-	bind_weight(b, &qkvz, d->heads_k * rows, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_qkvz", i);
-	bind_weight(b, &ba, 2 * d->heads_v, q->m.shape.hidden, "layers.%d.linear_attn.in_proj_ba", i);
-	bind_rows_only(b, &ba); /* cut into parts of a few rows */
-	for (int j = 0; j < d->heads_k && !b->code; j++) {
-		add_part(x, weight_rows(&qkvz, j * rows, dk), TO_QKV, j * dk);
-		add_part(x, weight_rows(&qkvz, j * rows + dk, dk), TO_QKV, k0 + j * dk);
-		add_part(x, weight_rows(&qkvz, j * rows + 2 * dk, dv), TO_QKV, v0 + j * dv);
-		add_part(x, weight_rows(&qkvz, j * rows + 2 * dk + dv, dv), TO_Z, j * dv);
-		add_part(x, weight_rows(&ba, 2 * j * r, r), TO_B, j * r);
-		add_part(x, weight_rows(&ba, 2 * j * r + r, r), TO_A, j * r);
-	}
-}
-
-static const float *exp_of(struct binder *b, const float *a, int n)
-{
-	float *e;
-
-	if (b->code)
-		return NULL;
-	e = bind_table(b, (size_t)n);
-	for (int i = 0; i < n; i++)
-		e[i] = expf(a[i]);
-	return e;
-}
-
-/* [channels][width] in files; here a row for each input. */
-static const float *conv_of(struct binder *b, const float *w, int channels, int width)
-{
-	float *t;
-
-	if (b->code)
-		return NULL;
-	t = bind_table(b, (size_t)channels * (size_t)width);
-	for (int c = 0; c < channels; c++)
-		for (int i = 0; i < width; i++)
-			t[i * channels + c] = w[c * width + i];
-	return t;
-}
-
-/* Where weights are in a rotated basis and heads lie tiled, the columns of out_proj are in the order of training all the
- * same: its rotation moves the heads. */
-static void grouped_basis(struct binder *b, struct weight *out, const struct state_shape *d)
-{
-	struct basis *of;
-
-	if (b->code || !out->basis || !d->tiled)
-		return;
-	of = arena_alloc(&b->m->arena, sizeof *of);
-	*of = *out->basis;
-	of->head = d->dim_v;
-	of->heads_k = d->heads_k;
-	out->basis = of;
-}
-
-static void bind_mixer(struct binder *b, struct mixer *x, const struct qwen *q, const struct plan *p, int i)
-{
-	const struct state_shape *d = &p->delta;
-
-	if (bind_has(b, "layers.%d.linear_attn.in_proj_qkvz.weight", i))
-		bind_grouped_inputs(b, x, q, d, i);
-	else
-		bind_inputs(b, x, q, d, i);
-	bind_weight(b, &x->out, q->m.shape.hidden, q->width[TO_Z], "layers.%d.linear_attn.out_proj", i);
-	grouped_basis(b, &x->out, d);
-	x->op.reader = &x->out;
-	x->op.conv = conv_of(
-		b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
-		d->conv_channels, d->conv_width);
-	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
-	x->op.dt_bias = bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.dt_bias", i);
-	x->op.norm = bind_floats(b, d->dim_v, 0, "layers.%d.linear_attn.norm.weight", i);
-	x->op.eps = q->eps;
-	x->op.sigmoid_gate = p->sigmoid_gate;
-}
 
 static void bind_layer(struct binder *b, struct qwen *q, const struct plan *p, int i, int index)
 {
@@ -320,7 +157,7 @@ static void bind_layer(struct binder *b, struct qwen *q, const struct plan *p, i
 	if (y->full)
 		attention_bind(b, &y->attn, &p->attn, i);
 	else
-		bind_mixer(b, &y->mixer, q, p, i);
+		delta_bind(b, &y->mixer, &p->delta, i);
 	if (p->sparse[i])
 		ffn_bind_moe(b, &y->ffn, hidden, &p->moe, i);
 	else
@@ -356,11 +193,8 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		p.tied |= tied; /* of the whole model, next to text_config */
 	if (c.code)
 		return c.code;
-	q->width[TO_QKV] = p.delta.conv_channels;
-	q->width[TO_Z] = p.delta.heads_v * p.delta.dim_v;
-	q->width[TO_B] = q->width[TO_A] = p.delta.heads_v;
 	bind_find_prefix(&b, "embed_tokens");
-	p.norm_add = norms_lack_one(&b, &p, m->shape.layers);
+	p.norm_add = delta_norms_add(&b, p.full, m->shape.layers);
 	p.attn.norm_add = q->norm_add = p.norm_add;
 	trunk_bind(&b, &q->trunk, m->shape.vocab, m->shape.hidden, p.tied, q->eps, p.norm_add);
 	q->layer = arena_zalloc(&m->arena, size_mul((size_t)m->shape.layers, sizeof *q->layer));
@@ -373,15 +207,6 @@ static int bind(struct model *m, struct store *st, struct err *err)
 
 /* ---- forward ---- */
 
-static size_t mixer_floats(const struct qwen *q, int n_row)
-{
-	size_t n = work_floats_of(n_row, q->width[TO_Z]); /* the output */
-
-	for (int to = 0; to < TO_COUNT; to++)
-		n += work_floats_of(n_row, q->width[to]);
-	return n;
-}
-
 static size_t work_floats(const struct model *m, int n_row, int n_logit)
 {
 	const struct qwen *q = (const struct qwen *)m;
@@ -390,36 +215,10 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	for (int i = 0; i < m->shape.layers; i++) {
 		const struct layer *y = &q->layer[i];
 
-		most = work_max(most, y->full ? attention_floats(&y->attn, n_row) : mixer_floats(q, n_row));
+		most = work_max(most, y->full ? attention_floats(&y->attn, n_row) : delta_floats(&y->mixer, n_row));
 		most = work_max(most, ffn_floats(&y->ffn, n_row));
 	}
 	return trunk_begin_floats(&q->trunk, n_row) + work_floats_of(n_row, m->shape.hidden) + most;
-}
-
-static void mixer_forward(const struct qwen *q, struct pass *p, const struct layer *y, float *x, const float *h)
-{
-	const struct backend_ops *ops = p->be->ops;
-	const struct mixer *d = &y->mixer;
-	size_t mark = p->work_used, n = (size_t)p->n_row;
-	struct linear job[LINEAR_JOBS], o = { &d->out, x, (size_t)q->m.shape.hidden, NULL, true };
-	float *in[TO_COUNT], *out;
-	int n_job = 0;
-
-	for (int to = 0; to < TO_COUNT; to++)
-		in[to] = pass_floats(p, n * (size_t)q->width[to]);
-	out = pass_floats(p, n * (size_t)q->width[TO_Z]);
-	for (int i = 0; i < d->n_part; i++) {
-		const struct part *t = &d->part[i];
-
-		job[n_job++] = (struct linear){ &t->w, in[t->to] + t->at, (size_t)q->width[t->to], NULL, false };
-		if (n_job == LINEAR_JOBS || i + 1 == d->n_part) {
-			ops->linear(p, job, n_job, h, p->n_row, q->m.shape.hidden);
-			n_job = 0;
-		}
-	}
-	ops->recur(p, out, &d->op, &(struct recur_in){ in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A] }, p->state, y->index);
-	ops->linear(p, &o, 1, out, p->n_row, q->width[TO_Z]);
-	p->work_used = mark;
 }
 
 static void forward(struct model *m, struct pass *p)
@@ -437,7 +236,7 @@ static void forward(struct model *m, struct pass *p)
 		if (y->full)
 			attention_forward(p, &y->attn, x, true, h, p->kv[0], y->index);
 		else
-			mixer_forward(q, p, y, x, h);
+			delta_forward(p, &y->mixer, x, true, h, p->state, y->index);
 		ops->norm(p, h, x, p->n_row, hidden, y->norm_post, q->eps);
 		ffn_forward(p, &y->ffn, x, true, h);
 		trunk_tap(p, &q->trunk, i, x);

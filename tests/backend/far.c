@@ -46,7 +46,7 @@ struct far {
 	const struct pass *of;    /* the pass that has begun, whose tables are here; NULL: none */
 	struct pass tables;
 	struct kv_view kv[KV_GROUPS];
-	struct state_view state;
+	struct state_view state, past;
 	struct {
 		void *p;
 		size_t bytes;
@@ -95,7 +95,7 @@ static struct pass near_pass(struct pass *p)
 	q.pick = f->tables.pick;
 	q.brought = f->tables.brought;
 	memset(q.kv, 0, sizeof q.kv);
-	q.state = NULL;
+	q.state = q.past = NULL;
 	return q;
 }
 
@@ -392,13 +392,11 @@ static struct state_view rates_over(struct far *f, const struct state_view *view
 	return to;
 }
 
-static void state_tables_over(struct far *f, const struct pass *p)
+static void state_tables_over(struct far *f, struct state_view *to, const struct state_view *view)
 {
-	struct state_view *to = &f->state;
-
-	if (!p->state)
+	if (!view)
 		return;
-	*to = rates_over(f, p->state);
+	*to = rates_over(f, view);
 	to->owed = table_over(f, to->owed, (size_t)to->slots, sizeof *to->owed);
 	to->still = table_over(f, to->still, (size_t)to->slots, sizeof *to->still);
 	to->keep = table_over(f, to->keep, (size_t)to->n_keep, sizeof *to->keep);
@@ -438,7 +436,8 @@ static int far_begin(struct pass *p)
 	f->tables.pick = table_over(f, p->pick, (size_t)p->n_pick, sizeof *p->pick);
 	f->tables.brought = brought_over(f, p);
 	kv_tables_over(f, p);
-	state_tables_over(f, p);
+	state_tables_over(f, &f->state, p->state);
+	state_tables_over(f, &f->past, p->past);
 	away(&f->be);
 	f->of = p;
 	return 0;
@@ -559,18 +558,21 @@ static void far_choose(struct pass *p, int32_t *chosen, int most, const struct a
 	FAR(choose, chosen, most, &to, q, q_row, q_head, weight, kv_over(p, view), layer);
 }
 
-static void far_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
-                              size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+static void far_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
+                              size_t q_row, size_t q_head, const int32_t *chosen, int most, const struct kv_view *view,
+                              int layer)
 {
 	struct attn to = attn_over((struct far *)p->be, a);
 
-	FAR(attend_chosen, out, &to, q, q_row, q_head, chosen, most, kv_over(p, view), layer);
+	FAR(attend_chosen, out, &to, q, gate, q_row, q_head, chosen, most, kv_over(p, view), layer);
 }
 
 static const struct state_view *state_of(struct pass *p, const struct state_view *view)
 {
 	struct far *f = (struct far *)p->be;
 
+	if (view && view == p->past && f->of == p && view == f->tables.past)
+		return &f->past;
 	assert(view == p->state && f->of == p && view == f->tables.state && "a view that is not the pass's");
 	return view ? &f->state : NULL;
 }
@@ -687,6 +689,32 @@ static void far_blend(struct pass *p, float *out, size_t out_ld, const float *a,
 	FAR(blend, out, out_ld, a, b, t, n, cols);
 }
 
+static void far_mix_streams(struct pass *p, float *out, const float *x, const float *by, int n, int streams, int cols)
+{
+	FAR(mix_streams, out, x, by, n, streams, cols);
+}
+
+static void far_add_streams(struct pass *p, float *x, bool add, const float *y, const float *by, float scale, int n,
+                            int streams, int cols)
+{
+	FAR(add_streams, x, add, y, by, scale, n, streams, cols);
+}
+
+static void far_match_streams(struct pass *p, float *out, const float *a, const float *b, float scale, int n,
+                              int streams, int cols)
+{
+	FAR(match_streams, out, a, b, scale, n, streams, cols);
+}
+
+static void far_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
+                             int layer, int at)
+{
+	struct ngrams to = *g;
+
+	to.part = list_over((struct far *)p->be, g->part, g->n_part);
+	FAR(embed_ngrams, out, &to, state_of(p, view), layer, at);
+}
+
 static void far_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)
 {
 	struct far *f = (struct far *)p->be;
@@ -745,6 +773,10 @@ static const struct backend_ops far_ops = {
 	.map = far_map,
 	.mul = far_mul,
 	.blend = far_blend,
+	.mix_streams = far_mix_streams,
+	.add_streams = far_add_streams,
+	.match_streams = far_match_streams,
+	.embed_ngrams = far_embed_ngrams,
 	.gather = far_gather,
 	.close = far_close,
 };

@@ -2,7 +2,7 @@
  *
  * The choice: against a sort in plain C, of scores that are exact in any order of sums, so that there are many ties, with
  * weights below 0 (whose zeros are negative) and keys that are no numbers; rows at once, by one and in chunks, on one thread
- * and on three, in pages of several sizes.
+ * and on three, in pages of several sizes.  Of blocks too, whose keys are means that are exact.
  *
  * Attention: of all positions the bits of attend; of some the bits of attend over a sequence that has those alone. */
 #include <assert.h>
@@ -111,8 +111,9 @@ static int draw(uint64_t seed, size_t i, int n)
 struct index {
 	struct attn a;
 	int most;
-	float *q, *k, *weight; /* [LONGEST][heads * dim], [LONGEST][dim], [LONGEST][heads] */
-	int32_t *want;         /* [LONGEST][most + 1] */
+	float *q, *k,
+		*weight; /* [LONGEST][heads * dim], [LONGEST][dim], [LONGEST][heads]; of blocks weight is NULL: 1 */
+	int32_t *want;   /* [LONGEST][most + 1] */
 };
 
 struct scored {
@@ -132,53 +133,62 @@ static int by_position(const void *x, const void *y)
 	return *(const int32_t *)x - *(const int32_t *)y;
 }
 
+/* The score of row r's key: of the mean of `each` positions from pos on. */
+static double score_of(const struct index *x, int r, int pos, int each)
+{
+	double score = 0;
+
+	for (int h = 0; h < x->a.heads; h++) {
+		const float *q = x->q + ((size_t)r * (size_t)x->a.heads + (size_t)h) * (size_t)x->a.dim;
+		double dot = 0;
+
+		for (int i = 0; i < each; i++)
+			for (int d = 0; d < x->a.dim; d++)
+				dot += (double)q[d] * (double)x->k[(size_t)(pos + i) * (size_t)x->a.dim + (size_t)d] /
+				       each;
+		score += (x->weight ? (double)x->weight[r * x->a.heads + h] : 1) * (dot < 0 ? 0 : dot);
+	}
+	return isnan(score) ? -(double)INFINITY : score;
+}
+
 static void index_truth(struct index *x)
 {
 	static struct scored s[LONGEST];
-	int dim = x->a.dim;
+	int each = x->a.pooled ? x->a.pooled : 1;
 
 	for (int r = 0; r < LONGEST; r++) {
 		int32_t *to = x->want + (size_t)r * (size_t)(x->most + 1);
-		int first = r >= x->a.first ? x->a.first : 0, n = r + 1 - first;
+		int first = r >= x->a.first ? x->a.first : 0, n = r + 1 - first, keys = n > x->most ? n / each : 0;
 
-		for (int i = 0; i < n; i++) {
-			const float *key = x->k + (size_t)(first + i) * (size_t)dim;
-
-			s[i] = (struct scored){ 0, first + i };
-			for (int h = 0; h < x->a.heads; h++) {
-				const float *q = x->q + ((size_t)r * (size_t)x->a.heads + (size_t)h) * (size_t)dim;
-				double dot = 0;
-
-				for (int d = 0; d < dim; d++)
-					dot += (double)q[d] * (double)key[d];
-				s[i].score += (double)x->weight[r * x->a.heads + h] * (dot < 0 ? 0 : dot);
-			}
-			if (isnan(s[i].score))
-				s[i].score = -INFINITY;
-		}
-		qsort(s, (size_t)n, sizeof *s, by_score);
-		*to = n < x->most ? n : x->most;
-		for (int i = 0; i < *to; i++)
-			to[1 + i] = s[i].pos;
+		for (int i = 0; i < keys; i++)
+			s[i] = (struct scored){ score_of(x, r, first + i * each, each), first + i * each };
+		qsort(s, (size_t)keys, sizeof *s, by_score);
+		*to = 0;
+		for (int i = 0; i < keys && i < x->most / each; i++)
+			for (int k = 0; k < each; k++)
+				to[++*to] = s[i].pos + k;
+		for (int i = keys * each; i < n; i++)
+			to[++*to] = first + i;
 		qsort(to + 1, (size_t)*to, sizeof *to, by_position);
 	}
 }
 
-static void index_make(struct index *x, int heads, int dim, int most, int first)
+static void index_make(struct index *x, int heads, int dim, int most, int first, int pooled)
 {
 	size_t nq = (size_t)LONGEST * (size_t)(heads * dim), nk = (size_t)LONGEST * (size_t)dim;
 
 	*x = (struct index){ .most = most };
 	x->a = (struct attn){ .heads = heads, .heads_kv = 1, .dim = dim, .scale = 1, .first = first, .v_is_key = true };
+	x->a.pooled = pooled;
 	x->q = xmalloc(nq * sizeof(float));
 	x->k = xmalloc(nk * sizeof(float));
-	x->weight = xmalloc((size_t)(LONGEST * heads) * sizeof(float));
+	x->weight = pooled ? NULL : xmalloc((size_t)(LONGEST * heads) * sizeof(float));
 	x->want = xcalloc((size_t)LONGEST * (size_t)(most + 1), sizeof(int32_t));
 	for (size_t i = 0; i < nq; i++)
 		x->q[i] = (float)(draw(1, i, 3) - 1);
 	for (size_t i = 0; i < nk; i++)
 		x->k[i] = i / (size_t)dim % 97 == 40 ? NAN : (float)(draw(2, i, 5) - 2);
-	for (int i = 0; i < LONGEST * heads; i++)
+	for (int i = 0; i < LONGEST * heads && x->weight; i++)
 		x->weight[i] = (float)(draw(3, (size_t)i, 8) - 4) * 0.5f;
 	index_truth(x);
 }
@@ -207,15 +217,16 @@ static void choose(const struct index *x, enum cpu_level level, int threads, con
 		pass_of(&w, &p, pos, n);
 		got = (int32_t *)pass_floats(&p, (size_t)n * row);
 		w.be->ops->choose(&p, got, x->most, &x->a, x->q + (size_t)pos * nq, nq, (size_t)x->a.dim,
-		                  x->weight + (size_t)pos * (size_t)x->a.heads, &w.view, 0);
+		                  x->weight ? x->weight + (size_t)pos * (size_t)x->a.heads : NULL, &w.view, 0);
 		assert(!pass_end(&p));
 		for (int i = 0; i < n; i++) {
 			const int32_t *want = x->want + (size_t)(pos + i) * row, *is = got + (size_t)i * row;
 
 			if (*is == *want && !memcmp(is, want, (size_t)(1 + *want) * sizeof *want))
 				continue;
-			printf("FAIL choice of %d, %d heads, %s, %s, %d threads, pages of %d, chunks of %d: row %d\n",
-			       x->most, x->a.heads, format, cpu_level_name(level), threads, page_rows, chunk, pos + i);
+			printf("FAIL choice of %d by %d, %d heads, %s, %s, %d threads, pages of %d, chunks of %d: row %d\n",
+			       x->most, x->a.pooled, x->a.heads, format, cpu_level_name(level), threads, page_rows,
+			       chunk, pos + i);
 			failures++;
 			world_close(&w);
 			return;
@@ -227,15 +238,17 @@ static void choose(const struct index *x, enum cpu_level level, int threads, con
 static void choices(enum cpu_level top)
 {
 	static const struct {
-		int heads, dim, most, first;
+		int heads, dim, most, first, pooled;
 	} shape[] = {
-		{ 3, 16, 12, 0 }, { 40, 16, 130, 0 }, { 5, 24, 1, 1 }, { 33, 16, 560, 37 }, { 2, 16, LONGEST, 0 }
+		{ 3, 16, 12, 0, 0 },    { 40, 16, 130, 0, 0 },    { 5, 24, 1, 1, 0 },
+		{ 33, 16, 560, 37, 0 }, { 2, 16, LONGEST, 0, 0 }, { 3, 16, 19, 0, 4 },
+		{ 40, 16, 131, 1, 4 },  { 5, 24, 2, 1, 1 },       { 2, 16, 9, 1, 2 },
 	};
 
 	for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
 		struct index x;
 
-		index_make(&x, shape[i].heads, shape[i].dim, shape[i].most, shape[i].first);
+		index_make(&x, shape[i].heads, shape[i].dim, shape[i].most, shape[i].first, shape[i].pooled);
 		for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
 			choose(&x, l, 1, "bf16", 64, LONGEST);
 		choose(&x, top, 3, "f32", 5, 37);
@@ -280,7 +293,7 @@ static void attend(struct world *w, const struct seen *s, float *out, const floa
 	memcpy(own, q, (size_t)n * nq * sizeof *own);
 	w->be->ops->kv_append(&p, &s->a, own, nq, dim, NULL, NULL, &w->view, 0);
 	if (chosen)
-		w->be->ops->attend_chosen(&p, out, &s->a, own, nq, dim, chosen, most, &w->view, 0);
+		w->be->ops->attend_chosen(&p, out, &s->a, own, NULL, nq, dim, chosen, most, &w->view, 0);
 	else
 		w->be->ops->attend(&p, out, &s->a, own, NULL, nq, dim, &w->view, 0);
 	assert(!pass_end(&p));

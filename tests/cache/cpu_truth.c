@@ -191,8 +191,28 @@ static void attend_chosen(struct rows *r, const struct attn *a, const struct kv_
 
 	rows_fill(r, 4, a->heads, 8 * layer + 7);
 	op->choose(&r->p, chosen, MOST, a, r->f[0], (size_t)cols, (size_t)a->dim, r->f[4], view, layer);
-	op->attend_chosen(&r->p, r->f[3], a, r->f[0], (size_t)cols, (size_t)a->dim, chosen, MOST, view, layer);
+	op->attend_chosen(&r->p, r->f[3], a, r->f[0], NULL, (size_t)cols, (size_t)a->dim, chosen, MOST, view, layer);
 	rows_hash(r, 3, cols, kind);
+}
+
+/* An indexer's choice of blocks, whose keys are all that the layer keeps. */
+static void choose_blocks(struct rows *r, const struct attn *of, const struct kv_view *view, enum kind kind, int layer)
+{
+	enum { BLOCK = 3, MOST = 2 * BLOCK + BLOCK - 1 };
+	struct attn a = *of;
+	size_t cols = (size_t)(a.heads * a.dim);
+	int32_t *chosen = (int32_t *)r->f[5];
+
+	a.pooled = BLOCK;
+	a.v_is_key = true;
+	r->p.be->ops->kv_append(&r->p, &a, r->f[0], cols, (size_t)a.dim, r->f[1], r->f[1], view, layer);
+	r->p.be->ops->choose(&r->p, chosen, MOST, &a, r->f[0], cols, (size_t)a.dim, NULL, view, layer);
+	for (int i = 0; i < r->p.n_row; i++)
+		for (int32_t *row = chosen + i * (MOST + 1), k = 0; k <= *row; k++) {
+			float place = (float)row[k];
+
+			r->out[i][kind] = hash(r->out[i][kind], &place, 1);
+		}
 }
 
 static void attend(struct rows *r, const struct world *w, const struct cache *c, enum kind kind, int layer)
@@ -216,6 +236,10 @@ static void attend(struct rows *r, const struct world *w, const struct cache *c,
 	rows_fill(r, 0, cols, salt);
 	rows_fill(r, 1, kv_cols, salt + 1);
 	rows_fill(r, 2, kv_cols, salt + 2);
+	if (a.heads_kv == 1 && layer == 1 && !o->window && !w->paged[kind].rows.layer) {
+		choose_blocks(r, &a, paged_view(c), kind, layer);
+		return;
+	}
 	op->kv_append(&r->p, &a, r->f[0], (size_t)cols, (size_t)a.dim, r->f[1], r->f[2], paged_view(c), layer);
 	op->attend(&r->p, r->f[3], &a, r->f[0], NULL, (size_t)cols, (size_t)a.dim, paged_view(c), layer);
 	rows_hash(r, 3, cols, kind);

@@ -46,6 +46,7 @@ static const struct seed {
 	{ "bailing_v3_lora/hf-bf16", MODEL },
 	{ "deepseek_mtp/hf-bf16", MODEL },
 	{ "dsa_mtp/hf-bf16", MODEL },
+	{ "qwen4_mtp/hf-bf16", MODEL },
 	{ "glm4_moe_mtp/hf-bf16", MODEL },
 	{ "bailing_v3_mtp/hf-bf16", MODEL },
 	{ "nemotron_h_mtp/hf-bf16", MODEL },

@@ -224,6 +224,7 @@ const char *const golden_family[] = {
 	"mistral4",
 	"deepseek_v32",
 	"glm_moe_dsa",
+	"qwen4_exp",
 	"mamba",
 	"falcon_mamba",
 	"bamba",

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "store/safetensors.h"
 
-enum { ROUNDS_TOKENS = 64 };
+enum { ROUNDS_TOKENS = 96 };
 
 struct rounds {
 	struct safetensors file;

@@ -83,6 +83,12 @@ static void feed(struct driver *d, const int32_t *tok, float *out)
 		caches_close(&d->m->caches, i);
 }
 
+/* A row of each table for each token; of n-grams one for each of four heads, from whatever part of the table. */
+static int64_t rows_of(const struct model *m, int tables)
+{
+	return m->shape.past.layers ? (1 + 4) * ROWS : (int64_t)tables * ROWS;
+}
+
 /* experts: those are on disk as well. */
 static void one(struct run *r, enum arith arith, int threads, struct rows_opts how, bool experts)
 {
@@ -101,7 +107,7 @@ static void one(struct run *r, enum arith arith, int threads, struct rows_opts h
 		       arith, threads, s.way, s.buffer_bytes, experts ? ", experts on disk" : "");
 		r->bad++;
 	}
-	if (s.tables < 1 || s.table_bytes != model_table_bytes(d.m) || s.rows != (int64_t)s.tables * ROWS || !s.reads ||
+	if (s.tables < 1 || s.table_bytes != model_table_bytes(d.m) || s.rows != rows_of(d.m, s.tables) || !s.reads ||
 	    s.read_bytes < s.reads * READ_ALIGN || s.failed) {
 		printf("FAIL %s: %d tables of %zu bytes, %lld rows, %lld reads of %lld bytes, %lld failed\n", r->folder,
 		       s.tables, s.table_bytes, (long long)s.rows, (long long)s.reads, (long long)s.read_bytes,

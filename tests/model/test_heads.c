@@ -16,7 +16,7 @@
 #include "rounds.h"
 #include "store/safetensors.h"
 
-enum { ROWS = 64, BLOCK = 16, ROUNDS = 8 };
+enum { ROWS = 96, BLOCK = 16, ROUNDS = 8 };
 
 struct rig {
 	struct driver target, head;
@@ -62,7 +62,7 @@ static int guess(struct rig *r, int slot, int n, int32_t *out, float *logits, fl
 {
 	const struct shape *s = &r->head.m->shape;
 	const struct head_shape *h = &s->head;
-	size_t vocab = (size_t)s->vocab, cols = (size_t)s->hidden;
+	size_t vocab = (size_t)s->vocab, cols = (size_t)shape_residual(s);
 	int end = n;
 
 	step(r, slot, n - 1, r->g.tok + n - 1, 1, given_row(r, n - 1), false);
@@ -95,7 +95,7 @@ static int guess(struct rig *r, int slot, int n, int32_t *out, float *logits, fl
 static void run_target(struct rig *r)
 {
 	const struct head_shape *h = &r->head.m->shape.head;
-	size_t hidden = (size_t)r->target.m->shape.hidden, carry = (size_t)r->head.m->shape.carry;
+	size_t hidden = (size_t)shape_residual(&r->target.m->shape), carry = (size_t)r->head.m->shape.carry;
 	struct tap tap[8];
 
 	for (int i = 0; i < h->n_tap; i++)
@@ -157,7 +157,7 @@ static void run_rounds(struct rig *r, const char *folder)
 	size_t vocab = (size_t)s->vocab;
 	struct rounds causal = { 0 };
 	bool windowed = open_causal(&causal, folder);
-	float *logits[2], *hidden = xcalloc((size_t)BLOCK * (size_t)s->hidden, sizeof *hidden);
+	float *logits[2], *hidden = xcalloc((size_t)BLOCK * (size_t)shape_residual(s), sizeof *hidden);
 	int at[2] = { 0, 0 };
 
 	for (int i = 0; i < 2; i++)
@@ -188,7 +188,7 @@ static void run_rounds(struct rig *r, const char *folder)
 			causal_ids(&causal, k, want, most);
 		rounds_compare(windowed ? &causal : &r->g, k, "draft_logits", logits[0], most, s->vocab, true);
 		if (!s->head.block)
-			rounds_compare(&r->g, k, "draft_hidden", hidden, most, s->hidden, false);
+			rounds_compare(&r->g, k, "draft_hidden", hidden, most, shape_residual(s), false);
 		CHECK(!memcmp(got[0], want, (size_t)most * sizeof *want), "round %d guesses otherwise", k);
 		CHECK(!memcmp(got[0], got[1], (size_t)most * sizeof *want) &&
 		              !memcmp(logits[0], logits[1], (size_t)most * vocab * sizeof(float)),
@@ -218,7 +218,7 @@ static void test(const char *target, struct store *st, const char *rounds, bool 
 	CHECK(st || m->shape.weight_bytes > 0, "a head without weights");
 	CHECK(!driver_attach(&r.head, m, &o, &err), "%s", err.msg);
 	r.given = xcalloc((size_t)ROWS * (size_t)m->shape.carry, sizeof(float));
-	r.hidden = xcalloc((size_t)ROWS * (size_t)m->shape.hidden, sizeof(float));
+	r.hidden = xcalloc((size_t)ROWS * (size_t)shape_residual(&m->shape), sizeof(float));
 	r.logits = xcalloc((size_t)ROWS * (size_t)m->shape.vocab, sizeof(float));
 	if (run)
 		run_target(&r);

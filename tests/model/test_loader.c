@@ -340,7 +340,6 @@ struct config_case {
 };
 
 static const struct config_case config_cases[] = {
-	{ &tiny, "\"qwen3_5\"", "\"qwen4_exp\"", E_UNSUPPORTED, "config.json|qwen4_exp|not Qwen3.5's" },
 	{ &tiny, "\"qwen3_5\"", "\"deberta-v2\"", E_UNSUPPORTED,
 	  "config.json|\"deberta-v2\"|an encoder whose attention" },
 	{ &tiny, "\"qwen3_5\"", "\"qwen3_55\"", E_UNSUPPORTED, "config.json|\"qwen3_55\"|nearest|docs/models.md" },

@@ -33,7 +33,7 @@ static void take(struct driver *d, struct taken *t, const int32_t *tok, const in
 {
 	int layers = d->m->shape.layers;
 
-	t->ld = (size_t)d->m->shape.hidden + APART;
+	t->ld = (size_t)shape_residual(&d->m->shape) + APART;
 	t->tap = xcalloc((size_t)layers, sizeof *t->tap);
 	t->rows = xmalloc((size_t)layers * ROWS * t->ld * sizeof *t->rows);
 	t->logits = xmalloc((size_t)ROWS * (size_t)d->vocab * sizeof *t->logits);
@@ -108,7 +108,7 @@ static void test(const char *folder)
 
 	printf("%s\n", folder);
 	CHECK(!driver_open(&d, folder, &o, &err), "%s", err.msg);
-	row = (size_t)d.m->shape.hidden * sizeof(float);
+	row = (size_t)shape_residual(&d.m->shape) * sizeof(float);
 	for (int i = 0; i < ROWS; i++)
 		tok[i] = (7 * i + 3) % d.vocab;
 	snprintf(path, sizeof path, "%s/golden.safetensors", folder);
@@ -127,9 +127,9 @@ static void test(const char *folder)
 		for (int r = 0; r < ROWS; r++) {
 			const float *got = row_of(&all, i, r);
 
-			for (int c = 0; c < d.m->shape.hidden; c++)
+			for (int c = 0; c < shape_residual(&d.m->shape); c++)
 				CHECK(!isnan(got[c]), "layer %d gives nothing", i);
-			CHECK(isnan(got[d.m->shape.hidden]), "layer %d writes beside its rows", i);
+			CHECK(isnan(got[shape_residual(&d.m->shape)]), "layer %d writes beside its rows", i);
 			CHECK(!memcmp(got, row_of(&parts, i, r), row), "layer %d, row %d hang on the cut", i, r);
 			CHECK(!i || memcmp(got, row_of(&all, i - 1, r), row), "layers %d and %d give the same", i - 1,
 			      i);

@@ -248,6 +248,69 @@ def dsa_mtp():
     return c, t, naive.DSA
 
 
+def qwen4_site(t, at, c, inject=True):
+    n, low = c['hc_count'] * c['hidden_size'], c['hc_lowrank']
+    t[at + 'hc_norm.weight'], t[at + 'input_mix_weight_down.weight'] = [n], [low, n]
+    t[at + 'input_mix_weight_up.weight'] = [n, low]
+    if inject:
+        t[at + 'block_inject_weight.weight'] = [c['hc_count'], n]
+
+
+def qwen4_layer(t, at, c, full):
+    h, d, n, m = c['hidden_size'], c['head_dim'], c['num_attention_heads'], c['num_key_value_heads']
+    nv, index, inner, experts = c['linear_num_value_heads'], c['indexer_head_dim'], c['moe_intermediate_size'], c['num_experts']
+    v, k = nv * c['linear_value_head_dim'], c['linear_num_key_heads'] * c['linear_key_head_dim']
+    qwen4_site(t, at + 'attn_hyper_connection.', c), qwen4_site(t, at + 'mlp_hyper_connection.', c)
+    t[at + 'mlp.gate.weight'], t[at + 'mlp.shared_expert_gate.weight'] = [experts, h], [1, h]
+    t[at + 'mlp.experts.gate_up_proj'], t[at + 'mlp.experts.down_proj'] = [experts, 2 * inner, h], [experts, h, inner]
+    mlp_tensors(t, at + 'mlp.shared_expert.', h, inner)
+    if full:
+        at += 'self_attn.'
+        t[at + 'q_proj.weight'], t[at + 'k_proj.weight'], t[at + 'v_proj.weight'] = [2 * n * d, h], [m * d, h], [m * d, h]
+        t[at + 'o_proj.weight'], t[at + 'q_norm.weight'], t[at + 'k_norm.weight'] = [h, n * d], [d], [d]
+        t[at + 'indexer.index_qk_proj.weight'] = [(c['indexer_n_heads'] + 1) * index, h]
+        t[at + 'indexer.q_layernorm.weight'], t[at + 'indexer.k_layernorm.weight'] = [index], [index]
+        return
+    at += 'linear_attn.'
+    t[at + 'in_proj_qkv.weight'], t[at + 'in_proj_z.weight'] = [2 * k + v, h], [v, h]
+    t[at + 'in_proj_a.weight'], t[at + 'in_proj_b.weight'], t[at + 'A_log'], t[at + 'dt_bias'] = [nv, h], [nv, h], [nv], [nv]
+    t[at + 'conv1d.weight'], t[at + 'norm.weight'] = [2 * k + v, 1, 4], [c['linear_value_head_dim']]
+    t[at + 'out_proj.weight'] = [h, v]
+
+
+def qwen4_mtp():
+    """Three streams, blocks of three positions, two layers of a delta net of which one has n-grams, and a draft head."""
+    c = {k: v for k, v in BASE.items() if k not in ('intermediate_size', 'rope_theta')}
+    c.update(model_type='qwen4_exp_text', num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, eos_token_id=32,
+             head_dim=32, partial_rotary_factor=0.25,
+             layer_types=['linear_attention', 'linear_attention', 'full_attention'], rope_parameters={'rope_theta': 10000.0},
+             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
+             linear_conv_kernel_dim=4, output_gate_type='sigmoid', num_experts=4, num_experts_per_tok=2,
+             moe_intermediate_size=8, shared_expert_intermediate_size=8, hc_count=3, hc_lowrank=8, indexer_n_heads=3,
+             indexer_kv_heads=1, indexer_head_dim=12, indexer_budget=9, indexer_compress_ratio=3, ple_layer_ids=[2],
+             ple_embed_dim=32, ple_conv_kernel_size=4, ngram_size=3, heads_per_ngram=2, split_ngram_parts=2,
+             mtp_num_hidden_layers=1)
+    h, wide = c['hidden_size'], c['hc_count'] * c['hidden_size']
+    t = {'model.embed_tokens.weight': [VOCAB, h], 'lm_head.weight': [VOCAB, h]}
+    for i, kind in enumerate(c['layer_types']):
+        qwen4_layer(t, f'model.layers.{i}.', c, kind == 'full_attention')
+    qwen4_layer(t, 'mtp.layers.0.', c, True)
+    for at in ('model.', 'mtp.'):
+        qwen4_site(t, at + 'hyper_connection_mixer.', c, False)
+    t['mtp.fc_embedding.weight'], t['mtp.fc_hidden.weight'] = [h, h], [h, h]
+    t['mtp.pre_fc_norm_embedding.weight'], t['mtp.pre_fc_norm_hidden.weight'] = [h], [wide]
+    at = 'model.layers.1.ple.'
+    t[at + 'key_proj.weight'], t[at + 'value_proj.weight'], t[at + 'conv1d.weight'] = [wide, 32], [h, 32], [wide, 1, 4]
+    for n in ('key', 'query', 'conv'):
+        t[f'{at}norm_{n}.weight'] = [wide]
+    t[at + 'ple_embedding.ngram_embedding.shard_0.weight'] = [64, 8]
+    t[at + 'ple_embedding.ngram_embedding.shard_1.weight'] = [64, 8]
+    t[at + 'ple_embedding.layer_multipliers'] = ('I64', [23703573157769, 20109073645365, 8052911324071])
+    t[at + 'ple_embedding.ngram_heads_vocab_sizes'] = ('I64', [23, 29, 31, 37])
+    t[at + 'ple_embedding.ngram_heads_offsets'] = ('I64', [0, 23, 52, 83])
+    return c, t, naive.QWEN4
+
+
 def glm4_moe_mtp():
     c = dict(BASE, model_type='glm4_moe', num_nextn_predict_layers=1, attention_bias=True, use_qk_norm=True, head_dim=32,
              num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5,
@@ -328,7 +391,7 @@ def mamba2():
 FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
             'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
             'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp, 'dsa_mtp': dsa_mtp,
-            'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
+            'qwen4_mtp': qwen4_mtp, 'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
 
 
 def fill(shape, gauss):
@@ -339,9 +402,13 @@ def random_tensors(shapes, config, rng):
     """Products keep the size of their inputs; gains lie around 1, or around 0 where 1 is added to them."""
     out = {}
     for name, shape in shapes.items():
+        if isinstance(shape, tuple):
+            out[name] = shape
+            continue
         mean, by = 0.0, 1.3 / shape[-1] ** 0.5
         if name.endswith(('norm.weight', 'layernorm.weight')):
-            mean, by = (0.7 if config['model_type'] == 'gemma2' else 1.0), 0.2
+            added = config['model_type'] == 'qwen4_exp_text' and 'linear_attn' not in name
+            mean, by = 0.1 if added else 0.7 if config['model_type'] == 'gemma2' else 1.0, 0.2
         elif len(shape) == 1:
             by = 0.3
         elif 'embed' in name:
@@ -365,7 +432,7 @@ def shape_of(x):
 def packed(kind, values):
     if kind == 'BF16':
         return b''.join(struct.pack('<f', v)[2:] for v in values)
-    return struct.pack('<%d%s' % (len(values), {'I32': 'i', 'F32': 'f'}[kind]), *values)
+    return struct.pack('<%d%s' % (len(values), {'I32': 'i', 'I64': 'q', 'F32': 'f'}[kind]), *values)
 
 
 def write_safetensors(path, tensors):
@@ -439,7 +506,7 @@ def make(out, family):
     with open(os.path.join(folder, 'config.json'), 'w') as f:
         json.dump(config, f, indent=1)
         f.write('\n')
-    write_safetensors(os.path.join(folder, 'model.safetensors'), {n: ('BF16', t) for n, t in weights.items()})
+    write_safetensors(os.path.join(folder, 'model.safetensors'), {n: t if isinstance(t, tuple) else ('BF16', t) for n, t in weights.items()})
     write_safetensors(os.path.join(folder, 'golden.safetensors'), golden)
     if drafting:
         with open(os.path.join(folder, 'draft.json'), 'w') as f:

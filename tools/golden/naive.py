@@ -497,6 +497,159 @@ def relu2_mixture(p, c, x):
     return add(y, relu2(part_of(p, 'shared_experts'), x))
 
 
+# ---- Qwen3.8-Flash-Next: residual streams; rows of h are lists of streams ----
+
+def stream_norms(gain, x, eps):
+    """Each stream by itself, side by side."""
+    return [v for g, s in zip(heads_of(gain, len(x)), x) for v in rms(s, g, eps, 1.0)]
+
+
+def gates(p, x, eps):
+    """What a block reads of streams x, and what it is multiplied with where it joins each."""
+    n, count = stream_norms(p['hc_norm'], x, eps), len(x)
+    low = [silu(v / count) for v in linear(p['input_mix_weight_down'], n)]
+    mixed = [sigmoid(m) * v / count for m, v in zip(linear(p['input_mix_weight_up'], low), n)]
+    by = [2.0 * sigmoid(v / count) for v in linear(p['block_inject_weight'], n)] if 'block_inject_weight' in p else None
+    return [sum(v) for v in zip(*heads_of(mixed, count))], by
+
+
+def around(p, h, block, eps):
+    """h with what a block, a function of rows, makes of what the gates give it."""
+    read = [gates(p, x, eps) for x in h]
+    return [[add(s, y, j) for s, j in zip(x, by)] for x, (_, by), y in zip(h, read, block([u for u, _ in read]))]
+
+
+def qwen4_delta(p, c, x):
+    nk, nv, dk = c['linear_num_key_heads'], c['linear_num_value_heads'], c['linear_key_head_dim']
+    qkv = convolve(columns(p, 'conv1d'), [linear(p['in_proj_qkv'], u) for u in x])
+    q, k = ([[unit(v) for v in heads_of(r[i * nk * dk:(i + 1) * nk * dk], nk)] for r in qkv] for i in range(2))
+    v = [heads_of(r[2 * nk * dk:], nv) for r in qkv]
+    a, b, z = ([linear(p['in_proj_' + s], u) for u in x] for s in 'abz')
+    out = [[] for _ in x]
+    for h in range(nv):
+        g = h // (nv // nk)
+        decay = [[math.exp(-math.exp(p['A_log'][h]) * softplus(s[h] + p['dt_bias'][h]))] * dk for s in a]
+        o = delta([[s * dk ** -0.5 for s in r[g]] for r in q], [r[g] for r in k], [r[h] for r in v], decay,
+                  [sigmoid(s[h]) for s in b])
+        for t, y in enumerate(o):
+            out[t] += [s * sigmoid(u) for s, u in zip(rms(y, p['norm'], c['rms_norm_eps']), heads_of(z[t], nv)[h])]
+    return [linear(p['out_proj'], y) for y in out]
+
+
+def blocks_seen(p, c, x, turn):
+    """Positions that each row sees: those of the best whole blocks, of equal ones the earlier, and all behind the last."""
+    n, size, eps = c['indexer_n_heads'], c['indexer_compress_ratio'], c['rms_norm_eps']
+    both = [heads_of(linear(p['indexer.index_qk_proj'], u), n + 1) for u in x]
+    keys = []
+    for at in range(0, len(x) - size + 1, size):
+        mean = [sum(v) / size for v in zip(*(r[n] for r in both[at:at + size]))]
+        keys.append(rope(rms(mean, p['indexer.k_layernorm'], eps, 1.0), at, *turn))
+    seen = []
+    for t, r in enumerate(both):
+        q, whole = [rope(rms(v, p['indexer.q_layernorm'], eps, 1.0), t, *turn) for v in r[:n]], (t + 1) // size
+        score = [sum(max(dot(v, k), 0.0) for v in q) for k in keys[:whole]]
+        some = sorted(best(score, c['indexer_budget'] // size))
+        seen.append([b * size + i for b in some for i in range(size)] + list(range(whole * size, t + 1)))
+    return seen
+
+
+def qwen4_attention(p, c, x):
+    nq, d, eps = c['num_attention_heads'], c['head_dim'], c['rms_norm_eps']
+    rows, nk = range(len(x)), c['num_key_value_heads']
+    turn = c['rope_parameters']['rope_theta'], int(d * c['partial_rotary_factor'])
+    both = [heads_of(linear(p['q_proj'], u), nq) for u in x]
+    q = [[rope(rms(v[:d], p['q_norm'], eps, 1.0), t, *turn) for v in both[t]] for t in rows]
+    k = [[rope(rms(v, p['k_norm'], eps, 1.0), t, *turn) for v in heads_of(linear(p['k_proj'], x[t]), nk)] for t in rows]
+    y = attend(q, k, [heads_of(linear(p['v_proj'], u), nk) for u in x], d ** -0.5, seen=blocks_seen(p, c, x, turn))
+    gate = [[g for v in r for g in v[d:]] for r in both]
+    return [linear(p['o_proj'], [a * sigmoid(g) for a, g in zip(r, s)]) for r, s in zip(y, gate)]
+
+
+def qwen4_moe(p, c, x):
+    score = softmax(linear(p['gate'], x))
+    chosen = best(score, c['num_experts_per_tok'])
+    total = sum(score[e] for e in chosen)
+    y = [v * sigmoid(linear(p['shared_expert_gate'], x)[0]) for v in mlp(part_of(p, 'shared_expert'), x)]
+    for e in chosen:
+        both = linear(p['experts.gate_up_proj'][e], x)
+        inner = [silu(g) * u for g, u in zip(*heads_of(both, 2))]
+        y = add(y, linear(p['experts.down_proj'][e], inner), score[e] / total)
+    return y
+
+
+def ngram_rows(p, c, ids):
+    """Of each token the rows of the table, side by side."""
+    most, end = c['ngram_size'], c['eos_token_id']
+    mult, size, offset = (p['ple_embedding.' + n][1] for n in ('layer_multipliers', 'ngram_heads_vocab_sizes', 'ngram_heads_offsets'))
+    table = [r for i in range(c['split_ngram_parts']) for r in p[f'ple_embedding.ngram_embedding.shard_{i}']]
+    out = []
+    for t in range(len(ids)):
+        last = [ids[t]]
+        for s in range(1, most):
+            last.append(end if t < s or last[-1] == end and s > 1 else ids[t - s])
+        row = []
+        for h in range(len(size)):
+            mix = 0
+            for i in range(h // c['heads_per_ngram'] + 2):
+                mix ^= last[i] * mult[i]
+            row += table[mix % size[h] + offset[h]]
+        out.append(row)
+    return out
+
+
+def ngram_memory(p, c, ids, h):
+    eps, width, every, joined = c['rms_norm_eps'], len(h[0][0]), c['ngram_size'], []
+    for e, x in zip(ngram_rows(p, c, ids), h):
+        count, key, v = len(x), linear(p['key_proj'], e), linear(p['value_proj'], e)
+        k = heads_of(stream_norms(p['norm_key'], heads_of(key, count), eps), count)
+        q = heads_of(stream_norms(p['norm_query'], x, eps), count)
+        g = [dot(a, b) / math.sqrt(width) for a, b in zip(k, q)]
+        g = [math.copysign(math.sqrt(max(abs(s), 1e-6)), s) if s else 0.0 for s in g]
+        joined.append([[sigmoid(s) * a for a in v] for s in g])
+    normed, w, out = [stream_norms(p['norm_conv'], u, eps) for u in joined], columns(p, 'conv1d'), []
+    for t, (x, u) in enumerate(zip(h, joined)):
+        y = [silu(sum(row[j] * normed[t - (len(row) - 1 - j) * every][i] for j in range(len(row))
+                      if t >= (len(row) - 1 - j) * every)) for i, row in enumerate(w)]
+        out.append([add(add(a, b), d) for a, b, d in zip(x, u, heads_of(y, len(x)))])
+    return out
+
+
+def qwen4_layer(w, c, at, kind, h):
+    p, eps = {n: part(w, f'{at}.{n}') for n in ('self_attn', 'linear_attn', 'mlp')}, c['rms_norm_eps']
+    mixer = (lambda x: qwen4_delta(p['linear_attn'], c, x)) if kind == 'linear_attention' else \
+        (lambda x: qwen4_attention(p['self_attn'], c, x))
+    h = around(part(w, at + '.attn_hyper_connection'), h, mixer, eps)
+    return around(part(w, at + '.mlp_hyper_connection'), h, lambda x: [qwen4_moe(p['mlp'], c, u) for u in x], eps)
+
+
+def qwen4_streams(w, c, ids):
+    h = [[list(w['model.embed_tokens.weight'][i]) for _ in range(c['hc_count'])] for i in ids]
+    for i, kind in enumerate(c['layer_types']):
+        if i + 1 in c['ple_layer_ids']:
+            h = ngram_memory(part(w, f'model.layers.{i}.ple'), c, ids, h)
+        h = qwen4_layer(w, c, f'model.layers.{i}', kind, h)
+    return h
+
+
+def qwen4_ends(w, c, at, h):
+    p = part(w, at + '.hyper_connection_mixer')
+    return [linear(w['lm_head.weight'], gates(p, x, c['rms_norm_eps'])[0]) for x in h]
+
+
+def qwen4_draft(w, c, ids, given):
+    p, eps, h = part(w, 'mtp'), c['rms_norm_eps'], []
+    for i, g in zip(ids, given):
+        e = linear(p['fc_embedding'], rms(w['model.embed_tokens.weight'][i], p['pre_fc_norm_embedding'], eps, 1.0))
+        h.append([add(e, linear(p['fc_hidden'], s)) for s in
+                  heads_of(rms(g, p['pre_fc_norm_hidden'], eps, 1.0), c['hc_count'])])
+    h = qwen4_layer(w, c, 'mtp.layers.0', 'full_attention', h)
+    return [sum(x, []) for x in h], qwen4_ends(w, c, 'mtp', h)
+
+
+QWEN4 = {'logits': lambda w, c, ids: qwen4_ends(w, c, 'model', qwen4_streams(w, c, ids)), 'draft': qwen4_draft,
+         'given': lambda w, c, ids: [sum(x, []) for x in qwen4_streams(w, c, ids)]}
+
+
 # ---- models by layers, and their draft heads ----
 
 def deepseek_like(layer, norm='shared_head.norm', embed='embed_tokens', kinds=None):
@@ -531,7 +684,9 @@ NEMOTRON = {'layer': nemotron_layer, 'embed': 'backbone.embeddings.weight', 'nor
 
 
 def hidden_rows(f, w, c, ids):
-    """What the output matrix reads of each token, behind the last norm."""
+    """What the output matrix reads of each token, behind the last norm; or what else a draft head is given."""
+    if 'given' in f:
+        return f['given'](w, c, ids)
     h = embedded(w, ids, f['embed'])
     for at, kind in f['layers'](c):
         h = f['layer'](w, c, at, kind, h)
@@ -539,7 +694,7 @@ def hidden_rows(f, w, c, ids):
 
 
 def by_layers(f):
-    return lambda w, c, ids: [linear(w['lm_head.weight'], x) for x in hidden_rows(f, w, c, ids)]
+    return f.get('logits') or (lambda w, c, ids: [linear(w['lm_head.weight'], x) for x in hidden_rows(f, w, c, ids)])
 
 
 def bailing_v3(w, c, ids):
@@ -549,6 +704,8 @@ def bailing_v3(w, c, ids):
 def draft_rows(f, w, c, ids, given):
     """A draft head (DeepSeek-V3, arXiv 2412.19437): a row for each token, beside it what was given for the token before.
     Returns hidden rows behind its norm, and logits of the tokens behind those."""
+    if 'draft' in f:
+        return f['draft'](w, c, ids, given)
     layers, eps = f['head_layers'](c), c[f['eps']]
     first, last = layers[0][0], layers[-1][0]
     embed = w.get(f'{first}.{f["own_embed"]}.weight', w[f['embed']])

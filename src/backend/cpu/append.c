@@ -1,6 +1,7 @@
 /* append.c - queries, keys and values made ready for attention: normed, rotated, and keys and values written to their
  * pages. */
 #include <assert.h>
+#include <string.h>
 
 #include "backend/cpu/attend.h"
 #include "backend/rope.h"
@@ -17,14 +18,14 @@ struct append {
 	struct kv_kernels kv[2];
 };
 
-/* A thread's memory: cosines and sines of a position, and one head of values. */
+/* A thread's memory: cosines and sines of a position, and a head of values, or two rows of a block. */
 struct desk {
 	float *cos, *sin, *v;
 };
 
 static size_t desk_floats(const struct attn *a)
 {
-	return 2 * (size_t)a->rope.n_freq + (size_t)a->dim;
+	return 2 * (size_t)a->rope.n_freq + 2 * (size_t)a->dim;
 }
 
 /* Pairs of neighbours, by way of two vectors. */
@@ -113,6 +114,46 @@ static void key_and_value(const struct append *d, const struct desk *desk, int r
 	d->kv[KV_KEYS].encode(to_k, k, a->dim, KV_KEYS);
 }
 
+/* Is row r the last of a block? */
+static bool ends_block(const struct append *d, int r)
+{
+	int pos = d->p->pos[r];
+
+	return pos >= d->a->first && (pos - d->a->first) % d->a->pooled == d->a->pooled - 1;
+}
+
+/* Keys of blocks that end among the rows, when all other rows are where they are kept. */
+static void pool_rows(void *ctx, int begin, int end)
+{
+	const struct append *d = ctx;
+	const struct attn *a = d->a;
+	const struct kv_format *fmt = d->view->layer[d->layer].fmt[KV_KEYS];
+	struct desk k = { .cos = cpu_my_scratch(d->c) };
+
+	k.sin = k.cos + a->rope.n_freq;
+	k.v = k.sin + a->rope.n_freq;
+	for (int r = begin; r < end; r++) {
+		int item = d->p->item[r], first = d->p->pos[r] - a->pooled + 1;
+		float *row = d->k + (size_t)r * (size_t)a->dim, *other = k.v + a->dim;
+
+		if (!ends_block(d, r))
+			continue;
+		for (int i = 0; i < a->pooled - 1; i++) {
+			fmt->decode(i ? other : k.v, kv_at(d->view, item, d->layer, KV_KEYS, 0, first + i), a->dim);
+			if (i)
+				d->c->op->add(k.v, other, a->dim);
+		}
+		if (a->pooled > 1)
+			d->c->op->add(k.v, row, a->dim);
+		else
+			memcpy(k.v, row, (size_t)a->dim * sizeof *row);
+		d->c->op->scale(k.v, 1.0f / (float)a->pooled, a->dim);
+		rope_angles_at(k.cos, k.sin, &a->rope, (const int32_t[3]){ first, first, first });
+		key(d, &k, k.v);
+		d->kv[KV_KEYS].encode(kv_at(d->view, item, d->layer, KV_KEYS, 0, d->p->pos[r]), k.v, a->dim, KV_KEYS);
+	}
+}
+
 static void append_rows(void *ctx, int begin, int end)
 {
 	const struct append *d = ctx;
@@ -123,8 +164,11 @@ static void append_rows(void *ctx, int begin, int end)
 	for (int r = begin; r < end; r++) {
 		rope_angles(k.cos, k.sin, &d->a->rope, d->p, r);
 		queries(d, &k, r);
-		for (int h = 0; h < d->a->heads_kv && d->k; h++)
+		for (int h = 0; h < d->a->heads_kv && d->k && !d->a->pooled; h++)
 			key_and_value(d, &k, r, h);
+		if (d->a->pooled && !ends_block(d, r))
+			d->kv[KV_KEYS].encode(kv_at(d->view, d->p->item[r], d->layer, KV_KEYS, 0, d->p->pos[r]),
+			                      d->k + (size_t)r * (size_t)d->a->dim, d->a->dim, KV_KEYS);
 	}
 }
 
@@ -151,6 +195,9 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 		layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	assert(!view || (view->heads == a->heads_kv && view->dim == a->dim));
 	assert(reach <= a->dim && !k == !v && (view || !k));
+	assert(!a->pooled || (a->v_is_key && a->heads_kv == 1 && k && !p->rope_pos && !d.kv[KV_KEYS].turn));
 	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);
 	cpu_range(c, append_rows, &d, p->n_row, 1);
+	if (a->pooled)
+		cpu_range(c, pool_rows, &d, p->n_row, 1);
 }

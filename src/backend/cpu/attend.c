@@ -496,12 +496,14 @@ void cpu_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	attend_all(&d);
 }
 
-void cpu_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row, size_t q_head,
-                       const int32_t *chosen, int most, const struct kv_view *view, int layer)
+void cpu_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
+                       size_t q_row, size_t q_head, const int32_t *chosen, int most, const struct kv_view *view,
+                       int layer)
 {
 	struct attend d = { .p = p,
 		            .a = a,
 		            .q = q,
+		            .gate = gate,
 		            .out = out,
 		            .q_row = q_row,
 		            .q_head = q_head,

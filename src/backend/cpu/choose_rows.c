@@ -33,9 +33,10 @@ struct choose {
 	float *score;
 };
 
-/* A thread's memory: the queries of a row, a block of dequantised keys, the scores of a block by head. */
+/* A thread's memory: the queries of a row, keys that lie apart side by side, a block of dequantised keys, the scores of a
+ * block by head. */
 struct desk {
-	uint8_t *q;
+	uint8_t *q, *rows;
 	float *open, *s;
 };
 
@@ -44,6 +45,7 @@ static size_t desk_lay(const struct choose *d, struct desk *k, uint8_t *p)
 	uint8_t *at = p;
 
 	k->q = room_take(&at, (size_t)d->a->heads * d->q_bytes);
+	k->rows = room_take(&at, d->a->pooled ? KV_BLOCK * d->view->layer[d->layer].row_bytes[KV_KEYS] : 0);
 	k->open = room_take(&at, kv_opened_bytes(d->a->dim));
 	k->s = room_take(&at, (size_t)d->a->heads * KV_BLOCK * sizeof(float));
 	return (size_t)(at - p);
@@ -54,8 +56,30 @@ static int positions_of(const struct choose *d, int row)
 	return attn_last(d->p, d->a, row) + 1 - attn_first(d->p, d->a, row);
 }
 
-/* Scores of positions [pos, pos + n), n <= KV_BLOCK. */
-static void score_block(const struct choose *d, const struct desk *k, float *out, int row, int pos, int n)
+/* Positions of a key. */
+static int each_of(const struct choose *d)
+{
+	return d->a->pooled ? d->a->pooled : 1;
+}
+
+/* Keys [at, at + n) of a row's, counted from the first that it sees, of which *run lie one after the other. */
+static const uint8_t *keys_at(const struct choose *d, const struct desk *k, int row, int at, int n, int *run)
+{
+	int each = each_of(d), pos = attn_first(d->p, d->a, row) + at * each + each - 1, item = d->p->item[row];
+	size_t bytes = d->view->layer[d->layer].row_bytes[KV_KEYS];
+
+	*run = d->view->page_rows - pos % d->view->page_rows;
+	*run = *run < n ? *run : n;
+	if (!d->a->pooled)
+		return kv_at(d->view, item, d->layer, KV_KEYS, 0, pos);
+	for (int i = 0; i < n; i++)
+		memcpy(k->rows + (size_t)i * bytes, kv_at(d->view, item, d->layer, KV_KEYS, 0, pos + i * each), bytes);
+	*run = n;
+	return k->rows;
+}
+
+/* Scores of keys [at, at + n), n <= KV_BLOCK. */
+static void score_block(const struct choose *d, const struct desk *k, float *out, int row, int at, int n)
 {
 	const struct kv_kernels *keys = &d->kv[KV_KEYS];
 	int heads = d->a->heads, dim = d->a->dim;
@@ -63,10 +87,8 @@ static void score_block(const struct choose *d, const struct desk *k, float *out
 	struct kv_ahead none = { NULL, NULL };
 
 	for (int i = 0, run; i < n; i += run) {
-		const uint8_t *rows = kv_at(d->view, d->p->item[row], d->layer, KV_KEYS, 0, pos + i);
+		const uint8_t *rows = keys_at(d, k, row, at + i, n - i, &run);
 
-		run = d->view->page_rows - (pos + i) % d->view->page_rows;
-		run = run < n - i ? run : n - i;
 		if (open)
 			keys->open(k->open + i * KV_PANEL, rows, run, dim);
 		else
@@ -74,25 +96,25 @@ static void score_block(const struct choose *d, const struct desk *k, float *out
 	}
 	if (open)
 		keys->score_opened(k->s, KV_BLOCK, k->q, heads, k->open, n, dim);
-	d->c->op->index_sum(out, k->s, KV_BLOCK, d->weight + (size_t)row * (size_t)heads, heads, n);
+	d->c->op->index_sum(out, k->s, KV_BLOCK, d->weight ? d->weight + (size_t)row * (size_t)heads : NULL, heads, n);
 }
 
 static void score_part(void *ctx, int part)
 {
 	const struct choose *d = ctx;
 	int row = d->row + part / d->stretches, at = part % d->stretches * STRETCH, n = positions_of(d, row);
-	int end = n < at + STRETCH ? n : at + STRETCH, first = attn_first(d->p, d->a, row);
+	int keys = n / each_of(d), end = keys < at + STRETCH ? keys : at + STRETCH;
 	float *score = d->score + (size_t)(row - d->row) * d->ld;
 	struct desk k;
 
-	if (n <= d->most || at >= n)
+	if (n <= d->most || at >= keys)
 		return;
 	desk_lay(d, &k, cpu_my_scratch(d->c));
 	for (int h = 0; h < d->a->heads; h++)
 		d->kv[KV_KEYS].query(k.q + (size_t)h * d->q_bytes,
 		                     d->q + (size_t)row * d->q_row + (size_t)h * d->q_head, d->a->dim);
 	for (; at < end; at += KV_BLOCK)
-		score_block(d, &k, score + at, row, first + at, end - at < KV_BLOCK ? end - at : KV_BLOCK);
+		score_block(d, &k, score + at, row, at, end - at < KV_BLOCK ? end - at : KV_BLOCK);
 }
 
 /* A number that has the order of scores: no number is least, and both zeros are equal. */
@@ -137,18 +159,25 @@ static void take_rows(void *ctx, int begin, int end)
 	const struct choose *d = ctx;
 
 	for (int i = begin; i < end; i++) {
-		int row = d->row + i, n = positions_of(d, row), first = attn_first(d->p, d->a, row), equal = 0;
+		int row = d->row + i, n = positions_of(d, row), first = attn_first(d->p, d->a, row);
+		int each = each_of(d), keys = n / each, most = d->most / each, equal = 0, at = 0;
 		int32_t *to = d->chosen + (size_t)row * (size_t)(d->most + 1);
 		const float *score = d->score + (size_t)i * d->ld;
-		uint32_t least = n > d->most ? least_taken(score, n, d->most, &equal) : 0;
+		uint32_t least;
 
-		*to = n < d->most ? n : d->most;
-		for (int j = 0, at = 0; at < *to; j++) {
-			uint32_t order = n > d->most ? order_of(score[j]) : 1;
+		if (n <= d->most)
+			keys = 0;
+		least = keys ? least_taken(score, keys, most, &equal) : 0;
+		for (int j = 0; j < keys && at < most * each; j++) {
+			uint32_t order = order_of(score[j]);
 
 			if (order > least || (order == least && equal-- > 0))
-				to[++at] = first + j;
+				for (int k = 0; k < each; k++)
+					to[++at] = first + j * each + k;
 		}
+		for (int j = keys * each; j < n; j++)
+			to[++at] = first + j;
+		*to = at;
 	}
 }
 
@@ -170,7 +199,8 @@ void cpu_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a,
 	uint8_t none[1];
 	int longest = 0, batch;
 
-	assert(most > 0 && a->heads_kv == 1 && view->heads == 1 && view->dim == a->dim);
+	assert(most >= (a->pooled ? a->pooled : 1) && (!a->pooled || a->first <= most) && a->heads_kv == 1 &&
+	       view->heads == 1 && view->dim == a->dim);
 	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	for (int r = 0; r < p->n_row; r++)

@@ -81,6 +81,17 @@ void conv_apply(const struct state_view *v, int slot, int layer, int keep)
 		memcpy(tail + (size_t)i * n, state_tape_row(v, slot, layer, keep - rows + i), n * sizeof *tail);
 }
 
+void conv_move(const struct conv_rows *r, int item, int c, int n)
+{
+	const struct span *sp = &r->p->span[item];
+
+	for (const struct state_keep *k = keep_after(r->view, item, 0); k; k = keep_after(r->view, item, k->row))
+		conv_tail_after(r, k->tail + (size_t)r->layer * state_tail_floats(&r->view->shape), item, k->row, c, n);
+	if (!r->view->still[sp->slot])
+		conv_tail_after(r, tail_of(r->view, sp->slot, r->layer), item, state_taped(r->view, sp), c, n);
+	conv_tape(r, item, c, n);
+}
+
 /* ---- the operation ---- */
 
 struct job {
@@ -91,24 +102,31 @@ struct job {
 	int n_conv, parts;
 };
 
-/* Channels [c, c + n) of all rows of the item. */
-static void convolve(const struct job *j, int item, int c, int n)
+/* How far apart the inputs of a convolution lie, in tokens. */
+static int apart_of(const struct conv *v)
+{
+	return v->apart ? v->apart : 1;
+}
+
+/* Channels [c, c + n) of the item's rows first, first + apart, ... */
+static void convolve(const struct job *j, int item, int first, int apart, int c, int n)
 {
 	const float **row = cpu_my_scratch(j->c);
-	int width = j->r.view->shape.conv_width, rows = j->r.p->span[item].n;
+	int before = j->r.view->shape.conv_width - 1, width = before / apart + 1, rows = j->r.p->span[item].n;
 	size_t ld = (size_t)j->r.n;
 
-	for (int i = 0, m; i < rows; i += m) {
-		m = rows - i < BLOCK ? rows - i : BLOCK;
+	for (int i = first, m; i < rows; i += m * apart) {
+		m = (rows - i + apart - 1) / apart;
+		m = m < BLOCK ? m : BLOCK;
 		for (int k = 0; k < width - 1 + m; k++)
-			row[k] = conv_input(&j->r, item, i - (width - 1) + k, c);
+			row[k] = conv_input(&j->r, item, i - before + k * apart, c);
 		for (int k = 0; k < j->n_conv; k++) {
 			const struct conv *v = &j->conv[k];
 			float *out = j->out +
 			             ((size_t)k * (size_t)j->r.p->n_row + (size_t)(j->r.p->row[item] + i)) * ld;
 
-			j->c->recur->conv(out + c, ld, row, m, v->w + c, ld, v->bias ? v->bias + c : NULL, width, n,
-			                  v->silu);
+			j->c->recur->conv(out + c, ld * (size_t)apart, row, m, v->w + c, ld,
+			                  v->bias ? v->bias + c : NULL, width, n, v->silu);
 		}
 	}
 }
@@ -119,14 +137,11 @@ static void conv_part(void *ctx, int part)
 	const struct job *j = ctx;
 	const struct conv_rows *r = &j->r;
 	int item = part / j->parts, c = part % j->parts * STRETCH, n = r->n - c < STRETCH ? r->n - c : STRETCH;
-	const struct span *sp = &r->p->span[item];
+	int apart = apart_of(j->conv);
 
-	convolve(j, item, c, n);
-	for (const struct state_keep *k = keep_after(r->view, item, 0); k; k = keep_after(r->view, item, k->row))
-		conv_tail_after(r, k->tail + (size_t)r->layer * state_tail_floats(&r->view->shape), item, k->row, c, n);
-	if (!r->view->still[sp->slot])
-		conv_tail_after(r, tail_of(r->view, sp->slot, r->layer), item, state_taped(r->view, sp), c, n);
-	conv_tape(r, item, c, n);
+	for (int first = 0; first < apart; first++)
+		convolve(j, item, first, apart, c, n);
+	conv_move(r, item, c, n);
 }
 
 void cpu_conv(struct pass *p, float *out, const struct conv *conv, int n_conv, const float *in, int at, int n,
@@ -136,7 +151,8 @@ void cpu_conv(struct pass *p, float *out, const struct conv *conv, int n_conv, c
 	struct job j = { { p, view, in, layer, at, n }, c, conv, out, n_conv, (n + STRETCH - 1) / STRETCH };
 
 	assert(n_conv > 0 && at >= 0 && n > 0 && at + n <= view->shape.conv_channels);
-	assert(view->shape.conv_width >= 1 && view->shape.conv_width <= CONV_MAX);
+	assert(view->shape.conv_width >= 1 && (view->shape.conv_width - 1) / apart_of(conv) < CONV_MAX);
+	assert((view->shape.conv_width - 1) % apart_of(conv) == 0 && conv[n_conv - 1].apart == conv->apart);
 	cpu_scratch(c, (BLOCK + CONV_MAX) * sizeof(float *));
 	pool_run(c->pool, conv_part, &j, p->n_item * j.parts);
 }

@@ -29,6 +29,8 @@ const float *conv_input(const struct conv_rows *r, int item, int i, int c);
 void conv_tail_after(const struct conv_rows *r, float *to, int item, int row, int c, int n);
 /* Lays channels [c, c + n) of the item's tentative rows, or of all that are not written to S, on the tape. */
 void conv_tape(const struct conv_rows *r, int item, int c, int n);
+/* Channels [c, c + n) of the item go on: the copies that the view wants, the tail and the tape. */
+void conv_move(const struct conv_rows *r, int item, int c, int n);
 /* The first copy of the item's state that the view wants after more than `row` of its rows; NULL: none. */
 const struct state_keep *keep_after(const struct state_view *v, int item, int row);
 /* Between passes: the tail of a layer moves through the first `keep` rows of the slot's tape. */

@@ -360,6 +360,10 @@ static const struct backend_ops cpu_ops = {
 	.map = cpu_map,
 	.mul = cpu_mul,
 	.blend = cpu_blend,
+	.mix_streams = cpu_mix_streams,
+	.add_streams = cpu_add_streams,
+	.match_streams = cpu_match_streams,
+	.embed_ngrams = cpu_embed_ngrams,
 	.gather = cpu_gather,
 	.close = cpu_close,
 };

@@ -152,8 +152,8 @@ void cpu_kv_append(struct pass *, const struct attn *, float *q, size_t q_row, s
                    const struct kv_view *, int layer);
 void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
                 size_t q_head, const struct kv_view *, int layer);
-void cpu_attend_chosen(struct pass *, float *out, const struct attn *, const float *q, size_t q_row, size_t q_head,
-                       const int32_t *chosen, int most, const struct kv_view *, int layer);
+void cpu_attend_chosen(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
+                       size_t q_head, const int32_t *chosen, int most, const struct kv_view *, int layer);
 void cpu_choose(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
                 size_t q_head, const float *weight, const struct kv_view *, int layer);
 void cpu_conv(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,
@@ -165,6 +165,12 @@ void cpu_heads(struct pass *, float *out, int out_dim, const float *in, int in_d
                const struct grid_rope *);
 void cpu_gate(struct pass *, float *x, const float *y, int n, int cols, const struct activation *act);
 void cpu_affine(struct pass *, float *x, int n, int cols, const float *gain, const float *shift, float low, float high);
+void cpu_mix_streams(struct pass *, float *out, const float *x, const float *by, int n, int streams, int cols);
+void cpu_add_streams(struct pass *, float *x, bool add, const float *y, const float *by, float scale, int n,
+                     int streams, int cols);
+void cpu_match_streams(struct pass *, float *out, const float *a, const float *b, float scale, int n, int streams,
+                       int cols);
+void cpu_embed_ngrams(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer, int at);
 void cpu_moe(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
              int cols);
 

@@ -348,9 +348,42 @@ static void index_sum(float *score, const float *s, size_t ld, const float *w, i
 		for (int h = 0; h < heads; h++) {
 			v16 a = v16_max(v16_zero(), v16_load_n(s + (size_t)h * ld + i, m)); /* this order keeps a NaN */
 
-			sum = v16_fma(v16_set1(w[h]), a, sum);
+			sum = v16_fma(v16_set1(w ? w[h] : 1.0f), a, sum);
 		}
 		v16_store_n(score + i, sum, m);
+	}
+}
+
+static void mix(float *out, const float *x, const float *by, int streams, int n)
+{
+	CHUNKS(n)
+	{
+		v16 sum = v16_zero();
+
+		for (size_t s = (size_t)i; s < (size_t)streams * (size_t)n; s += (size_t)n)
+			sum = v16_fma(v16_load_n(by + s, m), v16_load_n(x + s, m), sum);
+		v16_store_n(out + i, sum, m);
+	}
+}
+
+static void spread(float *x, bool add, float f, const float *y, int n)
+{
+	v16 by = v16_set1(f);
+
+	CHUNKS(n)
+	{
+		v16 a = v16_load_n(y + i, m);
+
+		v16_store_n(x + i, add ? v16_fma(by, a, v16_load_n(x + i, m)) : v16_mul(by, a), m);
+	}
+}
+
+static void root(float *x, float scale, int n)
+{
+	for (int i = 0; i < n; i++) {
+		float a = x[i] * scale, r = sqrtf(fmaxf(fabsf(a), 1e-6f));
+
+		x[i] = a > 0 ? r : a < 0 ? -r : a; /* a NaN stays one */
 	}
 }
 
@@ -440,5 +473,8 @@ const struct op_table LANES(op_table) = {
 	.sink = sink,
 	.attn_out = attn_out,
 	.index_sum = index_sum,
+	.mix = mix,
+	.spread = spread,
+	.root = root,
 	.gated_norm = gated_norm,
 };

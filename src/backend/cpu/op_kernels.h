@@ -52,9 +52,15 @@ struct op_table {
 	void (*sink)(float *acc, float max, float *sum, float score, int dim);
 	/* out = acc / sum, times sigmoid(gate) unless gate is NULL. */
 	void (*attn_out)(float *out, const float *acc, float sum, const float *gate, int dim);
-	/* score[i] = sum over rising h of w[h] max(s[h * ld + i], 0), by fma from 0; i < n. */
+	/* score[i] = sum over rising h of w[h] max(s[h * ld + i], 0), by fma from 0; i < n; w NULL: 1. */
 	void (*index_sum)(float *score, const float *s, size_t ld, const float *w, int heads, int n);
 
+	/* out[n] = sum over rising s, from 0, of by[s][n] x[s][n], by fma */
+	void (*mix)(float *out, const float *x, const float *by, int streams, int n);
+	/* x = f y, or x += f y with add */
+	void (*spread)(float *x, bool add, float f, const float *y, int n);
+	/* x = the root of |scale x|, at least 1e-3, with the sign of x; 0 of 0 */
+	void (*root)(float *x, float scale, int n);
 	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */
 	void (*gated_norm)(float *out, const float *in, const float *z, int n, const float *gain, float eps,
 	                   bool sigmoid);

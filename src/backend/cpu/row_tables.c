@@ -31,9 +31,9 @@ struct row_table {
 	int rows_most; /* different rows that the buffer has room for */
 };
 
-/* A row of the pass: which row of the table it wants, and which reads of the turn bring its runs. */
+/* A row that is wanted, and which reads of the turn bring its runs. */
 struct row_want {
-	int id, row;
+	struct row_asked of;
 	int read[WEIGHT_RUNS];
 };
 
@@ -72,20 +72,20 @@ static size_t page_up(size_t n)
 
 static int by_id(const void *a, const void *b)
 {
-	const struct row_want *x = a, *y = b;
+	const struct row_asked *x = &((const struct row_want *)a)->of, *y = &((const struct row_want *)b)->of;
 
-	return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->row > y->row) - (x->row < y->row);
+	return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->to > y->to) - (x->to < y->to);
 }
 
-static struct row_want *sort_wants(struct row_table *t, const struct pass *p)
+static struct row_want *sort_wants(struct row_table *t, const struct row_asked *ask, int n)
 {
-	struct row_want *v = room_get(&t->s->wants, (size_t)p->n_row * sizeof *v);
+	struct row_want *v = room_get(&t->s->wants, (size_t)n * sizeof *v);
 
-	for (int i = 0; i < p->n_row; i++) {
-		v[i] = (struct row_want){ .id = p->tok[i] < 0 ? 0 : p->tok[i], .row = i };
-		assert(v[i].id < t->w.rows);
+	for (int i = 0; i < n; i++) {
+		v[i] = (struct row_want){ .of = ask[i] };
+		assert(ask[i].id >= 0 && ask[i].id < t->w.rows);
 	}
-	qsort(v, (size_t)p->n_row, sizeof *v, by_id);
+	qsort(v, (size_t)n, sizeof *v, by_id);
 	return v;
 }
 
@@ -95,7 +95,7 @@ static int turn_length(const struct row_table *t, const struct row_want *v, int 
 	int i = 0, ids = 0;
 
 	for (; i < n; i++) {
-		bool next = !i || v[i].id != v[i - 1].id;
+		bool next = !i || v[i].of.id != v[i - 1].of.id;
 
 		if (next && ids == t->rows_most)
 			break;
@@ -113,7 +113,7 @@ static size_t plan_run(struct row_table *t, int k, struct row_want *v, int n, si
 	struct row_read *r = NULL;
 
 	for (int i = 0; i < n; i++) {
-		uint64_t from = run->at + (uint64_t)v[i].id * run->bytes, begin = page_down(from);
+		uint64_t from = run->at + (uint64_t)v[i].of.id * run->bytes, begin = page_down(from);
 		size_t need;
 
 		if (!r || begin > r->ask.at + r->ask.n) {
@@ -190,7 +190,7 @@ static void spoil_row(struct row_table *t, struct pass *p, const struct row_want
 {
 	struct err why;
 
-	err_set(&why, E_IO, "row %d of %s could not be read: %s: %s", v->id, t->w.name, r->ask.file->path,
+	err_set(&why, E_IO, "row %d of %s could not be read: %s: %s", v->of.id, t->w.name, r->ask.file->path,
 	        stream_fault_text(r->error));
 	if (!t->s->told)
 		log_error("%s", why.msg);
@@ -200,7 +200,7 @@ static void spoil_row(struct row_table *t, struct pass *p, const struct row_want
 		fault_abort();
 	if (!p->spoilt.code)
 		p->spoilt = why;
-	p->spoiled[p->item[v->row]] = true;
+	p->spoiled[p->item[v->of.row]] = true;
 }
 
 /* The address in the buffer of the row's run k. */
@@ -211,7 +211,7 @@ static const uint8_t *row_at(const struct row_table *t, const struct row_want *v
 	if (!t->run[k].bytes)
 		return NULL;
 	ask = &t->s->read[v->read[k]].ask;
-	return ask->to + (t->run[k].at + (uint64_t)v->id * t->run[k].bytes - ask->at);
+	return ask->to + (t->run[k].at + (uint64_t)v->of.id * t->run[k].bytes - ask->at);
 }
 
 struct rows_made {
@@ -230,29 +230,29 @@ static void decode_rows(void *ctx, int begin, int end)
 		struct weight w = j->t->w;
 
 		if (failed_read(j->t, v)) {
-			memset(j->out + (size_t)v->row * cols, 0, cols * sizeof *j->out);
+			memset(j->out + (size_t)v->of.to * cols, 0, cols * sizeof *j->out);
 			continue;
 		}
 		w.rows = 1;
 		w.data = row_at(j->t, v, 0);
 		w.scales = row_at(j->t, v, 1);
 		w.biases = row_at(j->t, v, 2);
-		weight_decode(j->out + (size_t)v->row * cols, &w, 0);
+		weight_decode(j->out + (size_t)v->of.to * cols, &w, 0);
 	}
 }
 
-void row_table_embed(struct row_table *t, struct pass *p, float *out)
+void row_table_read(struct row_table *t, struct pass *p, const struct row_asked *ask, int all, float *out)
 {
 	enum { GRAIN = 8192 }; /* numbers that are worth a thread */
 	struct row_tables *s = t->s;
-	struct row_want *v = sort_wants(t, p);
+	struct row_want *v = sort_wants(t, ask, all);
 
 	s->told = false;
-	s->stats.rows += p->n_row;
-	for (int at = 0, n; at < p->n_row; at += n) {
+	s->stats.rows += all;
+	for (int at = 0, n; at < all; at += n) {
 		struct rows_made j = { t, v + at, out };
 
-		n = turn_length(t, v + at, p->n_row - at);
+		n = turn_length(t, v + at, all - at);
 		read_rows(t, v + at, n);
 		for (int i = at; i < at + n; i++) {
 			const struct row_read *r = failed_read(t, &v[i]);
@@ -262,6 +262,15 @@ void row_table_embed(struct row_table *t, struct pass *p, float *out)
 		}
 		cpu_range(s->c, decode_rows, &j, n, t->w.cols >= GRAIN ? 1 : GRAIN / t->w.cols);
 	}
+}
+
+void row_table_embed(struct row_table *t, struct pass *p, float *out)
+{
+	struct row_asked *ask = room_get(&t->s->c->parts, (size_t)p->n_row * sizeof *ask);
+
+	for (int i = 0; i < p->n_row; i++)
+		ask[i] = (struct row_asked){ .id = p->tok[i] < 0 ? 0 : p->tok[i], .row = i, .to = i };
+	row_table_read(t, p, ask, p->n_row, out);
 }
 
 struct row_table *row_tables_find(struct row_tables *s, const struct weight *w)

@@ -18,7 +18,13 @@ void row_tables_free(struct row_tables *s); /* NULL is allowed */
 
 /* The table whose matrix w is; NULL: w is in memory.  s may be NULL. */
 struct row_table *row_tables_find(struct row_tables *s, const struct weight *w);
-/* As embed in backend.h.  A row that cannot be read becomes zeros, and its item is spoiled. */
+/* Row `id` of the table, wanted by a row of the pass, goes to row `to` of the output. */
+struct row_asked {
+	int id, row, to;
+};
+/* Reads n rows into out, rows of the table's columns.  A row that cannot be read becomes zeros, and its item is spoiled. */
+void row_table_read(struct row_table *t, struct pass *p, const struct row_asked *ask, int n, float *out);
+/* As embed in backend.h. */
 void row_table_embed(struct row_table *t, struct pass *p, float *out);
 
 #endif

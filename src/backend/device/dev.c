@@ -88,8 +88,9 @@ static void dev_choose(struct pass *p, int32_t *chosen, int most, const struct a
 	dev_refuse(dev_of(p), "indexers");
 }
 
-static void dev_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, size_t q_row,
-                              size_t q_head, const int32_t *chosen, int most, const struct kv_view *view, int layer)
+static void dev_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
+                              size_t q_row, size_t q_head, const int32_t *chosen, int most, const struct kv_view *view,
+                              int layer)
 {
 	dev_refuse(dev_of(p), "attention to what an indexer has chosen");
 }
@@ -98,6 +99,29 @@ static void dev_heads(struct pass *p, float *out, int out_dim, const float *in, 
                       const struct grid_rope *rope)
 {
 	dev_refuse(dev_of(p), "heads that are cut, filled up or rotated by a grid");
+}
+
+static void dev_mix_streams(struct pass *p, float *out, const float *x, const float *by, int n, int streams, int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
+static void dev_add_streams(struct pass *p, float *x, bool add, const float *y, const float *by, float scale, int n,
+                            int streams, int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
+static void dev_match_streams(struct pass *p, float *out, const float *a, const float *b, float scale, int n,
+                              int streams, int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
+static void dev_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
+                             int layer, int at)
+{
+	dev_refuse(dev_of(p), "embeddings of n-grams");
 }
 
 /* ---- opening ---- */
@@ -168,6 +192,10 @@ static const struct backend_ops dev_ops = {
 	.map = dev_map,
 	.mul = dev_mul,
 	.blend = dev_blend,
+	.mix_streams = dev_mix_streams,
+	.add_streams = dev_add_streams,
+	.match_streams = dev_match_streams,
+	.embed_ngrams = dev_embed_ngrams,
 	.gather = dev_gather,
 	.close = dev_close,
 };

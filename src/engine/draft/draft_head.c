@@ -478,7 +478,7 @@ static void head_init(struct head *g, struct model *m, int seqs_max)
 	g->d = (struct drafter){ .ops = &g->ops, .tap = h->tap, .n_tap = h->n_tap };
 	g->m = m;
 	g->row_bytes = (size_t)m->shape.carry * sizeof(float);
-	g->own_bytes = (size_t)m->shape.hidden * sizeof(float);
+	g->own_bytes = (size_t)shape_residual(&m->shape) * sizeof(float);
 	g->d.block = h->block ? h->guesses : 0;
 	g->block = h->block;
 	g->masks = xcalloc((size_t)h->block + 1, sizeof(*g->masks));
@@ -500,7 +500,7 @@ int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t 
 	*out = NULL;
 	g = xcalloc(1, sizeof(*g));
 	assert(rows >= draft_head_rows(&m->shape, seqs_max));
-	assert(m->shape.carry >= m->shape.hidden && seqs_max <= m->opts.slots);
+	assert(m->shape.carry >= shape_residual(&m->shape) && seqs_max <= m->opts.slots);
 	head_init(g, m, seqs_max);
 	prefix_init(&g->prefix, &m->caches, prefix_bytes);
 	if (draft_pass_open(&g->pass, m, seqs_max, rows, err)) {

@@ -1,0 +1,74 @@
+/* streams.c - see streams.h. */
+#include "model/streams.h"
+
+#include "model/conf.h"
+#include "model/work.h"
+
+void streams_read(struct streams_form *f, struct conf *c)
+{
+	f->streams = conf_int(c, "hc_count", 2, 64);
+	f->low = conf_int(c, "hc_lowrank", 1, CONF_DIM_MAX);
+}
+
+void site_bind(struct binder *b, struct site *s, const struct streams_form *f, bool inject, const char *path)
+{
+	int all = f->streams * f->hidden;
+	const float *norm = bind_floats(b, all, f->norm_add, "%s.hc_norm.weight", path);
+	float *gain;
+
+	s->hidden = f->hidden;
+	s->streams = f->streams;
+	s->eps = f->eps;
+	bind_weight(b, &s->down, f->low, all, "%s.input_mix_weight_down", path);
+	bind_weight(b, &s->up, all, f->low, "%s.input_mix_weight_up", path);
+	if (inject)
+		bind_weight(b, &s->inject, f->streams, all, "%s.block_inject_weight", path);
+	if (b->code)
+		return;
+	s->gain = gain = bind_table(b, (size_t)all);
+	for (int i = 0; i < all; i++)
+		gain[i] = norm[i] / (float)f->streams;
+}
+
+void streams_norm(struct pass *p, float *out, const float *in, int n, int streams, int hidden, const float *gain,
+                  float eps)
+{
+	p->be->ops->norm(p, out, in, n * streams, hidden, NULL, eps);
+	p->be->ops->mul(p, out, gain, 0, 1, n, streams * hidden);
+}
+
+void streams_fill(struct pass *p, float *x, const float *e, int n, int streams, int hidden)
+{
+	for (int s = 0; s < streams; s++)
+		p->be->ops->blend(p, x + (size_t)s * (size_t)hidden, (size_t)streams * (size_t)hidden, e, NULL, NULL, n,
+		                  hidden);
+}
+
+size_t site_floats(const struct site *s, int n)
+{
+	return 2 * work_floats_of(n, s->streams * s->hidden) + work_floats_of(n, s->down.rows);
+}
+
+void site_begin(struct pass *p, const struct site *s, float *h, float *by, const float *x, int n)
+{
+	const struct backend_ops *ops = p->be->ops;
+	size_t mark = p->work_used, all = (size_t)s->up.rows, rows = (size_t)n;
+	float *normed = pass_floats(p, rows * all), *mix = pass_floats(p, rows * all);
+	float *low = pass_floats(p, rows * (size_t)s->down.rows);
+	const struct linear in[] = {
+		{ .w = &s->down, .out = low, .ld = (size_t)s->down.rows, .act.kind = ACT_SILU },
+		{ .w = &s->inject, .out = by, .ld = (size_t)s->streams, .act.kind = ACT_SIGMOID },
+	};
+	const struct linear up = { .w = &s->up, .out = mix, .ld = all, .act.kind = ACT_SIGMOID };
+
+	streams_norm(p, normed, x, n, s->streams, s->hidden, s->gain, s->eps);
+	ops->linear(p, in, by ? 2 : 1, normed, n, s->up.rows);
+	ops->linear(p, &up, 1, low, n, s->down.rows);
+	ops->mix_streams(p, h, normed, mix, n, s->streams, s->hidden);
+	p->work_used = mark;
+}
+
+void site_end(struct pass *p, const struct site *s, float *x, const float *y, const float *by)
+{
+	p->be->ops->add_streams(p, x, true, y, by, 2, p->n_row, s->streams, s->hidden);
+}

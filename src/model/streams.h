@@ -1,0 +1,43 @@
+/* streams.h - several residual streams, gated (Qwen3.8; after hyper-connections, arXiv 2409.19606).  Inside src/model/.
+ *
+ *     n_s = norm(x_s), a gain for each stream;  m = sigmoid(up silu(down n / C));  j = 2 sigmoid(inject n / C)
+ *     what a block reads: h = sum over s of m_s n_s / C;  x_s += j_s block(h)
+ *
+ * C streams of hidden floats lie side by side in a row of x.  There are no other norms around blocks, nor a last one. */
+#ifndef MODEL_STREAMS_H
+#define MODEL_STREAMS_H
+
+#include "model/bind.h"
+
+struct streams_form {
+	int hidden, streams, low; /* low: the rank of the gates */
+	float eps, norm_add;
+};
+
+/* What is around a block, or, without inject, before the output matrix. */
+struct site {
+	int hidden, streams;
+	float eps;
+	const float *gain; /* [streams * hidden] over C */
+	struct weight down, up, inject;
+};
+
+/* hc_count and hc_lowrank; hidden and eps are the caller's. */
+struct conf;
+void streams_read(struct streams_form *f, struct conf *c);
+/* PATH.hc_norm and others. */
+void site_bind(struct binder *b, struct site *s, const struct streams_form *f, bool inject, const char *path);
+/* h[n][hidden] of x[n][streams * hidden]; by[n][streams], which is j / 2, where the site injects. */
+void site_begin(struct pass *p, const struct site *s, float *h, float *by, const float *x, int n);
+/* x_s += 2 by_s y. */
+void site_end(struct pass *p, const struct site *s, float *x, const float *y, const float *by);
+/* Work memory of site_begin. */
+size_t site_floats(const struct site *s, int n);
+
+/* out = norm(in) for each stream, with a gain for each; out may be in. */
+void streams_norm(struct pass *p, float *out, const float *in, int n, int streams, int hidden, const float *gain,
+                  float eps);
+/* All streams of x become e[n][hidden]. */
+void streams_fill(struct pass *p, float *x, const float *e, int n, int streams, int hidden);
+
+#endif
