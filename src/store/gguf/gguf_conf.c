@@ -177,6 +177,22 @@ void gguf_put_str(struct gguf_conf *c, const char *member, const char *v)
 	json_put_cstr(c->out, v);
 }
 
+void gguf_copy_list(struct gguf_conf *c, const char *member, const char *key, int64_t add)
+{
+	const struct gguf_value *v = need(c, key, true);
+
+	if (!v)
+		return;
+	gguf_put_name(c, member);
+	for (uint64_t i = 0; i < (v->array ? v->n : 1) && !c->code; i++) {
+		int64_t one = 0;
+
+		c->code = gguf_int(&c->m->part[0], v, i, &one, c->err);
+		buf_printf(c->out, "%c%" PRId64, i ? ',' : '[', one + add);
+	}
+	buf_puts(c->out, v->array && !v->n ? "[]" : "]");
+}
+
 void gguf_copy_int(struct gguf_conf *c, const char *member, const char *key)
 {
 	int64_t v = gguf_conf_int(c, key, 0);

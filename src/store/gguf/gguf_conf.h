@@ -37,6 +37,8 @@ void gguf_put_str(struct gguf_conf *c, const char *member, const char *v);
 /* An integer or a float of the metadata as it is, left out when it is missing. */
 void gguf_copy_int(struct gguf_conf *c, const char *member, const char *key);
 void gguf_copy_float(struct gguf_conf *c, const char *member, const char *key);
+/* A list of integers, each plus add; a number is a list of one.  A missing key is an error. */
+void gguf_copy_list(struct gguf_conf *c, const char *member, const char *key, int64_t add);
 /* A list: gguf_put_name(c, member), then text of the caller's own. */
 void gguf_put_name(struct gguf_conf *c, const char *member);
 /* The shortest text that is this float again. */

@@ -198,6 +198,52 @@ void gguf_config_qwen3_5(struct gguf_conf *c)
 	gguf_put_bool(c, "linear_value_heads_tiled", true);
 }
 
+/* Positions of an indexer's blocks: those of its first layer of attention, since linear layers and draft heads have 0. */
+static int64_t block_of_indexers(struct gguf_conf *c)
+{
+	int64_t size = 0;
+
+	for (int64_t i = 0; i < c->m->blocks && !size && !c->code; i++)
+		size = gguf_conf_block_int(c, "attention.compress_ratios", i, GGUF_NEEDED);
+	return size;
+}
+
+/* Members for n-grams; Hugging Face keeps some of these numbers in tensors. */
+static void put_ngrams(struct gguf_conf *c)
+{
+	int64_t size = gguf_conf_int(c, "ple.ngram_size", GGUF_NEEDED);
+	int64_t each = gguf_conf_int(c, "ple.heads_per_ngram", GGUF_NEEDED);
+	int64_t width = gguf_conf_int(c, "embedding_length_per_layer_input", GGUF_NEEDED);
+
+	if (!c->code && (size < 2 || size > 64 || each < 1 || each > 4096 || width < 1 || width > 1 << 20))
+		gguf_conf_fail(c, E_FORMAT, "key %s.ple.ngram_size: %" PRId64 " tokens, %" PRId64 " heads of %" PRId64,
+		               c->m->arch->name, size, each, width);
+	gguf_copy_list(c, "ple_layer_ids", "ple.layers", 1);
+	gguf_put_int(c, "ngram_size", size);
+	gguf_put_int(c, "heads_per_ngram", each);
+	gguf_put_int(c, "ple_embed_dim", (size - 1) * each * width);
+	gguf_put_int(c, "ple_conv_kernel_size", gguf_conf_int(c, "ple.conv_kernel", GGUF_NEEDED));
+	gguf_put_int(c, "ngram_end_token_id", gguf_conf_int(c, "ple.eos_token_id", GGUF_NEEDED));
+	gguf_copy_list(c, "ngram_multipliers", "ple.layer_multipliers", 0);
+	gguf_copy_list(c, "ngram_vocab_sizes", "ple.head_vocab_sizes", 0);
+	gguf_copy_list(c, "ngram_offsets", "ple.head_offsets", 0);
+}
+
+void gguf_config_qwen4(struct gguf_conf *c)
+{
+	gguf_config_qwen3_5(c);
+	gguf_put_str(c, "output_gate_type", "sigmoid");
+	gguf_put_bool(c, "norm_weights_whole", true);
+	gguf_put_int(c, "hc_count", gguf_conf_int(c, "hyper_connection.count", GGUF_NEEDED));
+	gguf_put_int(c, "hc_lowrank", gguf_conf_int(c, "hyper_connection.low_rank", GGUF_NEEDED));
+	gguf_put_int(c, "indexer_n_heads", gguf_conf_int(c, "attention.indexer.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "indexer_head_dim", gguf_conf_int(c, "attention.indexer.key_length", GGUF_NEEDED));
+	gguf_put_int(c, "indexer_budget", gguf_conf_int(c, "attention.indexer.top_k", GGUF_NEEDED));
+	gguf_put_int(c, "indexer_compress_ratio", block_of_indexers(c));
+	if (gguf_conf_has(c, "ple.layers"))
+		put_ngrams(c);
+}
+
 /* ---- the document ---- */
 
 static void put_text(struct gguf_conf *c, const char *model_type)

@@ -96,7 +96,7 @@ const struct gguf_info *gguf_tensor_info(const struct gguf_model *m, const char 
 
 /* gguf_config.c: the members of config.json by architecture */
 gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2_moe, gguf_config_qwen3_moe, gguf_config_phi3,
-	gguf_config_granite_dense, gguf_config_qwen3_next, gguf_config_qwen3_5;
+	gguf_config_granite_dense, gguf_config_qwen3_next, gguf_config_qwen3_5, gguf_config_qwen4;
 /* gguf_families.c */
 gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf_config_glm4_moe, gguf_config_falcon_h1,
 	gguf_config_granite, gguf_config_nemotron, gguf_config_lfm2, gguf_config_deepseek, gguf_config_dsa,

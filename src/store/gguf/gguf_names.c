@@ -54,6 +54,19 @@
 	{ "attn_output.bias", "attention.output.dense.bias", NULL, 0 },                     \
 	{ "attn_output_norm.weight", "attention.output.LayerNorm.weight", NULL, 0 },        \
 	{ "attn_output_norm.bias", "attention.output.LayerNorm.bias", NULL, 0 }
+#define DELTA_NAMES                                                          \
+	{ "attn_qkv.weight", "linear_attn.in_proj_qkv.weight", NULL, 0 },    \
+	{ "attn_gate.weight", "linear_attn.in_proj_z.weight", NULL, 0 },     \
+	{ "ssm_beta.weight", "linear_attn.in_proj_b.weight", NULL, 0 },      \
+	{ "ssm_alpha.weight", "linear_attn.in_proj_a.weight", NULL, 0 },     \
+	{ "ssm_ba.weight", "linear_attn.in_proj_b.weight", &gguf_ba, 0 },    \
+	{ "ssm_ba.weight", "linear_attn.in_proj_a.weight", &gguf_ba, 1 },    \
+	{ "ssm_in.weight", "linear_attn.in_proj_qkvz.weight", NULL, 0 },     \
+	{ "ssm_conv1d.weight", "linear_attn.conv1d.weight", &gguf_conv, 0 }, \
+	{ "ssm_a", "linear_attn.A_log", &gguf_log_minus, 0 },                \
+	{ "ssm_dt.bias", "linear_attn.dt_bias", NULL, 0 },                   \
+	{ "ssm_norm.weight", "linear_attn.norm.weight", NULL, 0 },           \
+	{ "ssm_out.weight", "linear_attn.out_proj.weight", NULL, 0 }
 /* clang-format on */
 
 const struct gguf_name gguf_top_names[] = {
@@ -111,6 +124,9 @@ const struct gguf_name gguf_draft_names[] = {
 	{ "nextn.shared_head_norm.weight", "mtp.norm.weight", NULL, 0 },
 	{ "nextn.embed_tokens.weight", "mtp.embed_tokens.weight", NULL, 0 },
 	{ "nextn.shared_head_head.weight", "mtp.lm_head.weight", NULL, 0 },
+	{ "nextn.hc_head_norm.weight", "mtp.hyper_connection_mixer.hc_norm.weight", NULL, 0 },
+	{ "nextn.hc_head_down.weight", "mtp.hyper_connection_mixer.input_mix_weight_down.weight", NULL, 0 },
+	{ "nextn.hc_head_up.weight", "mtp.hyper_connection_mixer.input_mix_weight_up.weight", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -143,18 +159,34 @@ static const struct gguf_name llama[] = {
 /* Gated delta nets.  Norms hold 1 + w, as mlx's files do: the model tells by the axes of the convolution. */
 static const struct gguf_name qwen35[] = {
 	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
-	{ "attn_qkv.weight", "linear_attn.in_proj_qkv.weight", NULL, 0 },
-	{ "attn_gate.weight", "linear_attn.in_proj_z.weight", NULL, 0 },
-	{ "ssm_beta.weight", "linear_attn.in_proj_b.weight", NULL, 0 },
-	{ "ssm_alpha.weight", "linear_attn.in_proj_a.weight", NULL, 0 },
-	{ "ssm_ba.weight", "linear_attn.in_proj_b.weight", &gguf_ba, 0 },
-	{ "ssm_ba.weight", "linear_attn.in_proj_a.weight", &gguf_ba, 1 },
-	{ "ssm_in.weight", "linear_attn.in_proj_qkvz.weight", NULL, 0 },
-	{ "ssm_conv1d.weight", "linear_attn.conv1d.weight", &gguf_conv, 0 },
-	{ "ssm_a", "linear_attn.A_log", &gguf_log_minus, 0 },
-	{ "ssm_dt.bias", "linear_attn.dt_bias", NULL, 0 },
-	{ "ssm_norm.weight", "linear_attn.norm.weight", NULL, 0 },
-	{ "ssm_out.weight", "linear_attn.out_proj.weight", NULL, 0 },
+	DELTA_NAMES,
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name qwen4[] = {
+	DELTA_NAMES,
+	{ "per_layer_token_embd.weight", "model.ngram_embedding.weight", NULL, 0 },
+	{ "output_hc_norm.weight", "model.hyper_connection_mixer.hc_norm.weight", NULL, 0 },
+	{ "output_hc_down.weight", "model.hyper_connection_mixer.input_mix_weight_down.weight", NULL, 0 },
+	{ "output_hc_up.weight", "model.hyper_connection_mixer.input_mix_weight_up.weight", NULL, 0 },
+	{ "hc_attn_norm.weight", "attn_hyper_connection.hc_norm.weight", NULL, 0 },
+	{ "hc_attn_down.weight", "attn_hyper_connection.input_mix_weight_down.weight", NULL, 0 },
+	{ "hc_attn_up.weight", "attn_hyper_connection.input_mix_weight_up.weight", NULL, 0 },
+	{ "hc_attn_inject.weight", "attn_hyper_connection.block_inject_weight.weight", NULL, 0 },
+	{ "hc_ffn_norm.weight", "mlp_hyper_connection.hc_norm.weight", NULL, 0 },
+	{ "hc_ffn_down.weight", "mlp_hyper_connection.input_mix_weight_down.weight", NULL, 0 },
+	{ "hc_ffn_up.weight", "mlp_hyper_connection.input_mix_weight_up.weight", NULL, 0 },
+	{ "hc_ffn_inject.weight", "mlp_hyper_connection.block_inject_weight.weight", NULL, 0 },
+	{ "indexer.q_proj.weight", "self_attn.indexer.q_proj.weight", NULL, 0 },
+	{ "indexer.k_proj.weight", "self_attn.indexer.k_proj.weight", NULL, 0 },
+	{ "indexer.q_norm.weight", "self_attn.indexer.q_layernorm.weight", NULL, 0 },
+	{ "indexer.k_norm.weight", "self_attn.indexer.k_layernorm.weight", NULL, 0 },
+	{ "ple_key.weight", "ple.key_proj.weight", NULL, 0 },
+	{ "ple_value.weight", "ple.value_proj.weight", NULL, 0 },
+	{ "ple_norm_key.weight", "ple.norm_key.weight", NULL, 0 },
+	{ "ple_norm_query.weight", "ple.norm_query.weight", NULL, 0 },
+	{ "ple_norm_conv.weight", "ple.norm_conv.weight", NULL, 0 },
+	{ "ple_conv1d.weight", "ple.conv1d.weight", &gguf_conv, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -597,6 +629,7 @@ static const struct gguf_arch archs[] = {
 	{ "qwen3next", "qwen3_next", qwen35, gguf_config_qwen3_next, true },
 	{ "qwen35", "qwen3_5_text", qwen35, gguf_config_qwen3_5, true },
 	{ "qwen35moe", "qwen3_5_moe_text", qwen35, gguf_config_qwen3_5, true },
+	{ "qwen4exp", "qwen4_exp_text", qwen4, gguf_config_qwen4, true },
 	{ "gemma2", "gemma2", gemma3, gguf_config_gemma2, false },
 	{ "gemma3", "gemma3_text", gemma3, gguf_config_gemma3, false },
 	{ "gemma4", "gemma4_text", gemma4, gguf_config_gemma4, false },
