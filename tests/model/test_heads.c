@@ -4,6 +4,7 @@
  *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave
  *     test_heads --own FOLDER...: models that have one of their own
  *     test_heads --of MODEL FOLDER: such a model elsewhere, with the rounds in FOLDER */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,86 @@ static void test_other(const char *root, const char *target, const char *name)
 	store_close(st);
 }
 
+/* Rows of a tensor of the file against got, within 1e-3. */
+static void compare_rows(const struct safetensors *f, const char *name, const float *got, int n, int cols)
+{
+	const struct tensor *t = safetensors_find(f, name);
+
+	CHECK(t && t->type == DT_F32 && t->count == (int64_t)n * cols, "%s is not %d rows of %d", name, n, cols);
+	for (int i = 0; i < n * cols; i++) {
+		float want;
+
+		memcpy(&want, t->data + (size_t)i * sizeof want, sizeof want);
+		CHECK(fabsf(got[i] - want) <= 1e-3f, "%s: row %d: %g, not %g", name, i / cols, (double)got[i],
+		      (double)want);
+	}
+	printf("  %s: %d rows\n", name, n);
+}
+
+/* Ids of the file, of which there are at most ROWS. */
+static int ids_of(const struct safetensors *f, const char *name, int32_t *out)
+{
+	const struct tensor *t = safetensors_find(f, name);
+
+	CHECK(t && t->type == DT_I32 && t->count < ROWS, "no %s", name);
+	memcpy(out, t->data, (size_t)t->count * sizeof *out);
+	return (int)t->count;
+}
+
+/* A head whose logits over a prompt are in golden_mtp.safetensors, and three guesses after it. */
+static void test_pairs(const char *folder)
+{
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 2, .ctx_max = ROWS, .step_rows = ROWS
+	};
+	int32_t want[BLOCK], got[BLOCK];
+	struct rig r = { 0 };
+	struct safetensors f;
+	struct model *m;
+	char path[4300];
+	struct err err;
+	float *logits, *hidden;
+	int most, last, cols;
+
+	printf("%s\n", folder);
+	snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+	CHECK(!safetensors_open(&f, path, &err), "%s", err.msg);
+	r.g.n_tok = ids_of(&f, "prompt_ids", r.g.tok);
+	safetensors_close(&f);
+	snprintf(path, sizeof path, "%s/golden_mtp.safetensors", folder);
+	CHECK(!safetensors_open(&f, path, &err), "%s", err.msg);
+	CHECK(ids_of(&f, "next_ids", r.g.tok + 1) == r.g.n_tok, "next_ids");
+	last = r.g.n_tok++;
+	most = ids_of(&f, "draft_ids", want);
+	CHECK(!driver_open(&r.target, folder, &o, &err) && !model_bind_head(&m, r.target.m, r.target.st, &err) &&
+	              !driver_attach(&r.head, m, &o, &err),
+	      "%s", err.msg);
+	cols = m->shape.carry;
+	r.given = xcalloc((size_t)ROWS * (size_t)cols, sizeof(float));
+	r.hidden = xcalloc((size_t)ROWS * (size_t)cols, sizeof(float));
+	r.logits = xcalloc((size_t)ROWS * (size_t)m->shape.vocab, sizeof(float));
+	logits = xcalloc((size_t)BLOCK * (size_t)m->shape.vocab, sizeof *logits);
+	hidden = xcalloc((size_t)BLOCK * (size_t)cols, sizeof *hidden);
+	run_target(&r);
+	compare_rows(&f, "target_wide_last", given_row(&r, last), 1, cols);
+	step(&r, 0, 0, r.g.tok, last, given_row(&r, 0), false);
+	guess(&r, 0, last + 1, got, logits, hidden, most);
+	compare_rows(&f, "draft_logits", logits, most, m->shape.vocab);
+	CHECK(!memcmp(got, want, (size_t)most * sizeof *want), "other guesses");
+	step(&r, 1, 0, r.g.tok, last + 1, given_row(&r, 0), false);
+	most = (int)safetensors_find(&f, "mtp_logits")->dim[0];
+	compare_rows(&f, "mtp_logits", r.logits + (size_t)(last + 1 - most) * (size_t)m->shape.vocab, most,
+	             m->shape.vocab);
+	free(r.given);
+	free(r.hidden);
+	free(r.logits);
+	free(logits);
+	free(hidden);
+	driver_close(&r.head);
+	driver_close(&r.target);
+	safetensors_close(&f);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const name[] = { "eagle3_speculators", "eagle3_sglang", "eagle3_accepting", "dflash",
@@ -273,5 +354,7 @@ int main(int argc, char **argv)
 	snprintf(root, sizeof root, "%s/golden", shared);
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++)
 		test_other(root, "hf-f32", name[i]);
+	snprintf(root, sizeof root, "%s/golden/qwen4_exp_mtp/hf-bf16", shared);
+	test_pairs(root);
 	return 0;
 }

@@ -26,6 +26,10 @@
 #define LATENT                                                                                                    \
 	"\"kv_lora_rank\":32,\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"num_experts\":4," \
 	"\"moe_intermediate_size\":16,"
+#define STREAMS ",\"hc_count\":4"
+#define BLOCKS(budget, each) ",\"indexer_head_dim\":8,\"indexer_budget\":" #budget ",\"indexer_compress_ratio\":" #each
+#define LINEAR ",\"full_attention_interval\":4"
+#define NGRAMS ",\"ple_layer_ids\":[1],\"ple_embed_dim\":32,\"eos_token_id\":[7,8]"
 #define MIXTURE "\"moe_intermediate_size\":16,"
 #define TOWER                                                                                              \
 	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
@@ -40,6 +44,7 @@ enum family {
 	GROUPS,
 	QWEN2_MOE,
 	QWEN3_NEXT,
+	QWEN4,
 	KIMI,
 	LFM2,
 	JAMBA,
@@ -73,6 +78,12 @@ static const char *const configs[] = {
 		       "\"full_attention_interval\":4,\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
 		       "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,\"linear_conv_kernel_dim\":4,"
 		       "\"partial_rotary_factor\":0.25@}",
+	[QWEN4] = "{\"model_type\":\"qwen4_exp_text\"," SIZES "\"num_experts\":4,\"num_experts_per_tok\":2,"
+		  "\"moe_intermediate_size\":16,\"shared_expert_intermediate_size\":16,"
+		  "\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
+		  "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,\"linear_conv_kernel_dim\":4,"
+		  "\"hc_lowrank\":8,\"indexer_n_heads\":2,\"ngram_size\":3,\"heads_per_ngram\":2,"
+		  "\"ple_conv_kernel_size\":4@}",
 	[KIMI] = "{\"model_type\":\"kimi_linear\"," SIZES LATENT "\"mla_use_nope\":true,\"num_experts_per_token\":2,"
 		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16@}}",
 	[LFM2] = "{\"model_type\":\"lfm2\"," SIZES "\"norm_eps\":1e-5,\"conv_L_cache\":3@}",
@@ -158,6 +169,34 @@ static const struct {
 	{ QWEN3_NEXT, ",\"mlp_only_layers\":[-1]", E_FORMAT, "mlp_only_layers: entry 0 is -1, not a layer of 0 to 3" },
 	{ QWEN3_NEXT, ",\"mlp_only_layers\":[null]", E_FORMAT,
 	  "mlp_only_layers: entry 0 is null, not a layer of 0 to 3" },
+
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS, E_MISSING, "tensor" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR, E_MISSING, "tensor" },
+	{ QWEN4, BLOCKS(8, 4) LINEAR, E_MISSING, "config.json: hc_count: missing" },
+	{ QWEN4, ",\"hc_count\":1" BLOCKS(8, 4) LINEAR, E_FORMAT, "config.json: hc_count: 1 is not between 2 and" },
+	{ QWEN4, STREAMS BLOCKS(8, 3) LINEAR, E_FORMAT,
+	  "config.json: indexer_budget: 8 is not a multiple of indexer_compress_ratio 3" },
+	{ QWEN4, STREAMS BLOCKS(8, 16) LINEAR, E_FORMAT, "indexer_compress_ratio: 16 is not between 1 and 8" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"indexer_kv_heads\":2", E_UNSUPPORTED,
+	  "indexer_kv_heads: only 1 is done" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"partial_rotary_factor\":1", E_FORMAT,
+	  "indexer_head_dim: 8 is less than the 16 dims that are rotated" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) ",\"layer_types\":[\"linear_attention\"]", E_FORMAT,
+	  "layer_types: has 1 entries, num_hidden_layers is 4" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) ",\"layer_types\":[\"linear_attention\",\"x\",\"x\",\"x\"]", E_UNSUPPORTED,
+	  "layer_types: layer 1 is \"x\", which is not known" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"ple_layer_ids\":[4]", E_UNSUPPORTED,
+	  "ple_layer_ids: layer 4, counted from 1, is not of linear attention" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"ple_layer_ids\":[0]", E_FORMAT,
+	  "ple_layer_ids: entry 0 is 0, not a layer of 1 to 4" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"ple_layer_ids\":[1],\"ple_embed_dim\":30", E_FORMAT,
+	  "ple_embed_dim: 30 is not a multiple of the 4 heads of n-grams" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"ple_layer_ids\":[1],\"ple_embed_dim\":32", E_MISSING,
+	  "eos_token_id: no token id, at which n-grams end" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ngram_multipliers\":[1,3]", E_FORMAT,
+	  "ngram_multipliers: has 2 entries, n-grams want 3" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ngram_offsets\":[0,1,2,\"3\"]", E_FORMAT,
+	  "ngram_offsets: entry 3 is string, not a number" },
 
 	{ KIMI, ",\"full_attn_layers\":[4],\"kda_layers\":[1,2,3]", E_MISSING, "tensor" },
 	{ KIMI, ",\"full_attn_layers\":[3],\"kda_layers\":[0,1,2]", E_MISSING, "tensor" },
