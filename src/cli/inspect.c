@@ -101,12 +101,18 @@ static void print_shape(const struct model *m, const struct store *st)
 	if (s->layers_moe)
 		printf("; %d with a mixture of experts (%d of %d per token)", s->layers_moe, s->experts_used,
 		       s->experts);
-	printf("\nwidth          %d; vocabulary %d rows; context %d\n", s->hidden, s->vocab, s->ctx_max);
+	printf("\nwidth          %d", s->hidden);
+	if (s->streams)
+		printf(", in %d residual streams", s->streams);
+	printf("; vocabulary %d rows; context %d\n", s->vocab, s->ctx_max);
 	print_groups(s);
 	if (s->layers_rec)
 		printf("recurrent      %d key heads of %d, %d value heads of %d; convolution over %d channels, width %d\n",
 		       s->state.heads_k, s->state.dim_k, s->state.heads_v, s->state.dim_v, s->state.conv_channels,
 		       s->state.conv_width);
+	if (s->past.layers)
+		printf("n-grams        %d layers; a history of %d channels, %d tokens long\n", s->past.layers,
+		       s->past.conv_channels, s->past.conv_width - 1);
 }
 
 /* Keys and values at most, by group where there are several or one with a window. */

@@ -436,6 +436,78 @@ static void keys_qwen3_5(struct making *m)
 	put_sections(m, 11, 11, 10);
 }
 
+/* Numbers of n-grams, which the folder has as a tensor of a layer. */
+static void key_numbers(struct making *m, const char *key, const char *tensor, int64_t n)
+{
+	const int64_t *v = NULL;
+
+	for (size_t i = 0; i < m->st->n && !v && !m->code; i++)
+		if (name_ends(m->st->v[i]->name, tensor))
+			m->code = store_ints(m->st, &m->s->g.arena, m->st->v[i]->name, n, &v, m->err);
+	if (!m->code && !v)
+		making_fail(m, E_MISSING, "tensor %s: missing", tensor);
+	if (!m->code)
+		pair_list(&m->p, key, GGUF_U64, (uint64_t)n, v, (size_t)n * sizeof *v);
+}
+
+static void keys_ngrams(struct making *m)
+{
+	const struct json *list = json_get(m->st->text, "ple_layer_ids"), *end = json_get(m->st->text, "eos_token_id");
+	int64_t size = making_int(m, "ngram_size", INT64_MIN), each = making_int(m, "heads_per_ngram", INT64_MIN);
+	int64_t dim = making_int(m, "ple_embed_dim", INT64_MIN), layer = 0, id = 0;
+	int32_t at;
+
+	if (json_kind(end) == JSON_ARRAY)
+		end = json_at(end, 0);
+	if (json_len(list) != 1 || json_to_int(json_at(list, 0), &layer) || layer < 1 || layer > m->blocks)
+		making_fail(m, E_UNSUPPORTED, "ple_layer_ids: GGUF files have n-grams in one layer");
+	if (size < 2 || size > 64 || each < 1 || each > MAKING_SIZE_MAX || dim < 1 || dim % ((size - 1) * each))
+		making_fail(m, E_FORMAT, "ple_embed_dim: %" PRId64 " for %" PRId64 " heads of each length to %" PRId64,
+		            dim, each, size);
+	if (json_to_int(end, &id))
+		making_fail(m, E_MISSING, "eos_token_id: missing, and n-grams end at it");
+	if (m->code)
+		return;
+	at = (int32_t)layer - 1;
+	pair_list(&m->p, ".ple.layers", GGUF_I32, 1, &at, sizeof at);
+	key_put(m, ".ple.ngram_size", size);
+	key_put(m, ".ple.heads_per_ngram", each);
+	key_copy(m, ".ple.conv_kernel", "ple_conv_kernel_size");
+	key_put(m, ".ple.eos_token_id", id);
+	key_put(m, ".embedding_length_per_layer_input", dim / ((size - 1) * each));
+	key_numbers(m, ".ple.layer_multipliers", ".layer_multipliers", size);
+	key_numbers(m, ".ple.head_vocab_sizes", ".ngram_heads_vocab_sizes", (size - 1) * each);
+	key_numbers(m, ".ple.head_offsets", ".ngram_heads_offsets", (size - 1) * each);
+	if (!m->code && !json_to_int(json_get(m->st->config, "image_token_id"), &id))
+		key_put(m, ".ple.image_token_id", id);
+}
+
+static void keys_qwen4(struct making *m)
+{
+	int64_t every = making_int(m, "full_attention_interval", 4), size, n = m->blocks + m->drafts;
+	int32_t ratio[MAKING_LAYERS_MAX + 1] = { 0 };
+
+	m->norms_whole = making_flag(m, "norm_weights_whole", false);
+	keys_delta(m);
+	want_text(m, "output_gate_type", "sigmoid");
+	if (json_get(rope_of(m), "mrope_section"))
+		put_sections(m, 11, 11, 10);
+	key_copy(m, ".hyper_connection.count", "hc_count");
+	key_copy(m, ".hyper_connection.low_rank", "hc_lowrank");
+	key_copy(m, ".attention.indexer.head_count", "indexer_n_heads");
+	key_copy(m, ".attention.indexer.key_length", "indexer_head_dim");
+	key_copy(m, ".attention.indexer.top_k", "indexer_budget");
+	size = making_int(m, "indexer_compress_ratio", INT64_MIN);
+	if (size < 1 || size > MAKING_SIZE_MAX || m->blocks > MAKING_LAYERS_MAX)
+		making_fail(m, E_FORMAT, "indexer_compress_ratio: %" PRId64 ", in %" PRId64 " layers", size, m->blocks);
+	for (int64_t i = 0; i < m->blocks && !m->code; i++)
+		ratio[i] = (i + 1) % every ? 0 : (int32_t)size;
+	if (!m->code)
+		pair_list(&m->p, ".attention.compress_ratios", GGUF_I32, (uint64_t)n, ratio, (size_t)n * sizeof *ratio);
+	if (making_has(m, "ple_layer_ids"))
+		keys_ngrams(m);
+}
+
 static void keys_qwen3_next(struct making *m)
 {
 	if (!making_flag(m, "norm_topk_prob", true))
@@ -493,6 +565,7 @@ static const struct family {
 	{ "qwen3_vl_moe_text", "qwen3vlmoe", keys_qwen3_vl_moe },
 	{ "qwen3_5_text", "qwen35", keys_qwen3_5, settle_tiled, true },
 	{ "qwen3_5_moe_text", "qwen35moe", keys_qwen3_5, settle_tiled, true },
+	{ "qwen4_exp_text", "qwen4exp", keys_qwen4, settle_tiled, true },
 	{ "gemma2", "gemma2", keys_gemma2 },
 	{ "gemma3_text", "gemma3", keys_gemma3 },
 	{ "gemma4_text", "gemma4", keys_gemma4 },
@@ -560,7 +633,7 @@ void making_keys(struct making *m)
 	m->inside = !strcmp(f->model_type, "mistral") && m->st->text != m->st->config;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
-	if (store_has(m->st, "mtp.fc.weight"))
+	if (store_has(m->st, "mtp.fc.weight") || store_has(m->st, "mtp.fc_embedding.weight"))
 		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
 	snprintf(behind, sizeof behind, "model.layers.%" PRId64 ".eh_proj.weight", m->blocks);
 	if (!m->arch->mtp_apart && store_has(m->st, behind))

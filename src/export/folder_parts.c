@@ -6,6 +6,7 @@
  *   kv_b of latent attention by head rows of keys and of values: keys transposed, and values
  *   RWKV's shift             a vector each: one tensor
  *   q, k, v, z by key head   q, k and v of all heads, and z of all
+ *   parts of a table         one table
  *
  * No matrix is copied: a tensor of the file is runs of elements, which lie in the folder's at steps that its line computes. */
 #include <inttypes.h>
@@ -345,6 +346,102 @@ static void add_shift(struct making *m, const struct tensor *first, int64_t bloc
 	}
 }
 
+/* ---- Qwen3.8-Flash-Next ---- */
+
+/* The last rows of an indexer's matrix, as many as a head has, make keys. */
+static void add_index(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	int64_t dim = making_int(m, "indexer_head_dim", INT64_MIN), rows, cols;
+
+	if (!has_axes(m, t, 2))
+		return;
+	rows = t->dim[0] - dim;
+	cols = t->dim[1];
+	if (dim < 1 || rows < 1) {
+		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " rows, of which %" PRId64 " are of keys", t->name,
+		            t->dim[0], dim);
+		return;
+	}
+	add_steps(m, t, block, p->to[0], false, &(struct steps){ 1, rows, cols, 0, 0, cols, 1 });
+	add_steps(m, t, block, p->to[1], false, &(struct steps){ 1, dim, cols, rows * cols, 0, cols, 1 });
+}
+
+static const char table_parts[] = "ple.ple_embedding.ngram_embedding.shard_";
+
+/* The first part of the table stands for all, which become one table of the whole file. */
+static void add_table(struct making *m, const struct tensor *first, int64_t block, const struct part *p)
+{
+	int stem = (int)strlen(first->name) - (int)strlen("0.weight");
+	struct source_tensor *to = &m->s->t[m->s->n];
+	struct tensor *t;
+	char name[512];
+	int64_t n = 0;
+
+	if (!has_axes(m, first, 2))
+		return;
+	do
+		snprintf(name, sizeof name, "%.*s%" PRId64 ".weight", stem, first->name, ++n);
+	while (store_find(m->st, name));
+	if (n > EXPERTS_MOST || first->dim[0] > INT_MAX / n || first->dim[1] > INT_MAX) {
+		making_fail(m, E_LIMIT, "tensor %s: %" PRId64 " parts of %" PRId64 " rows", first->name, n,
+		            first->dim[0]);
+		return;
+	}
+	m->s->n++;
+	making_take(m, to, first, p->to[0]);
+	if (!m->code && to->scales)
+		making_fail(m, E_UNSUPPORTED, "tensor %s: tables in FP8 are not written", first->name);
+	if (m->code)
+		return;
+	shape(m, to, true, first->dim[1], first->dim[0], n);
+	for (int64_t i = 0; i < n && !m->code; i++) {
+		snprintf(name, sizeof name, "%.*s%" PRId64 ".weight", stem, first->name, i);
+		t = store_find(m->st, name);
+		if (t->type != first->type || t->bytes != first->bytes || t->n_dim != 2 || t->dim[1] != first->dim[1])
+			making_fail(m, E_FORMAT, "tensor %s: of another size than %s", name, first->name);
+		else if (!(m->code = store_data(m->st, t, m->err)))
+			run_set(m, to, i, t->data, first->bytes / (size_t)first->dim[0]);
+	}
+	to->t.n_dim = 2;
+	to->t.ne[1] = first->dim[0] * n;
+	to->t.ne[2] = 1;
+}
+
+/* A draft head's two matrices side by side: its rows are those of the first, each followed by the second's. */
+static void add_joined(struct making *m, const struct tensor *first)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	char name[512], behind[MAKING_NAME_BYTES];
+	struct tensor *second;
+	size_t row;
+	uint8_t *both;
+
+	snprintf(name, sizeof name, "%.*sfc_hidden.weight", (int)(strlen(first->name) - strlen("fc_embedding.weight")),
+	         first->name);
+	snprintf(behind, sizeof behind, "blk.%" PRId64 ".nextn.eh_proj.weight", m->blocks);
+	second = store_find(m->st, name);
+	if (!second || second->type != first->type || second->bytes != first->bytes || first->n_dim != 2)
+		making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
+	if (!m->code)
+		m->code = store_data(m->st, second, m->err);
+	making_take(m, to, first, behind);
+	if (!m->code && to->scales)
+		making_fail(m, E_UNSUPPORTED, "tensor %s: is in FP8, and cannot be joined with another", first->name);
+	if (m->code)
+		return;
+	row = first->bytes / (size_t)first->dim[0];
+	both = arena_alloc(&m->s->g.arena, 2 * first->bytes);
+	for (size_t r = 0; r < (size_t)first->dim[0]; r++) {
+		memcpy(both + 2 * r * row, first->data + r * row, row);
+		memcpy(both + (2 * r + 1) * row, second->data + r * row, row);
+	}
+	to->t.data = both;
+	to->t.bytes = 2 * first->bytes;
+	to->t.count = 2 * first->count;
+	to->t.ne[0] = 2 * first->dim[1];
+	to->known_as = NULL;
+}
+
 /* Adds nothing: the tensor goes with another one, or nothing reads it. */
 static void pass(struct making *m, const struct tensor *t, int64_t block, const struct part *p) {}
 
@@ -454,6 +551,17 @@ static const struct part parts[] = {
 	{ "linear_attn.in_proj_qkvz.weight", NULL, add_qkvz, { "attn_qkv.weight", "attn_gate.weight" } },
 	{ "linear_attn.in_proj_ba.weight", NULL, add_same, { "ssm_ba.weight" } },
 	{ "self_attn.kv_b_proj.weight", NULL, add_kv_b, { "attn_k_b.weight", "attn_v_b.weight" } },
+	{ "self_attn.indexer.index_qk_proj.weight",
+	  "qwen4exp",
+	  add_index,
+	  { "indexer.q_proj.weight", "indexer.k_proj.weight" } },
+	{ "ple.ple_embedding.ngram_embedding.shard_0.weight",
+	  "qwen4exp",
+	  add_table,
+	  { "per_layer_token_embd.weight" } },
+	{ "ple.ple_embedding.layer_multipliers", "qwen4exp", pass },
+	{ "ple.ple_embedding.ngram_heads_vocab_sizes", "qwen4exp", pass },
+	{ "ple.ple_embedding.ngram_heads_offsets", "qwen4exp", pass },
 	{ "attn.x_r", "rwkv7", add_shift, { "time_mix_lerp_fused.weight" } },
 	{ "attn.x_w", "rwkv7", pass },
 	{ "attn.x_k", "rwkv7", pass },
@@ -470,11 +578,19 @@ static const struct part parts[] = {
 
 bool making_parts(struct making *m, const struct tensor *t, const char *hf)
 {
-	const char *rest = hf;
+	const char *rest = hf, *of;
 	int64_t block = making_block(m, hf, &rest);
 
+	if (!m->code && !strcmp(m->arch->name, "qwen4exp")) {
+		if (!strcmp(hf, "mtp.fc_embedding.weight"))
+			add_joined(m, t);
+		if (!strncmp(hf, "mtp.fc_", 7))
+			return true;
+	}
 	if (block < 0 || block >= m->blocks + m->drafts)
 		return false;
+	if (name_numbered(rest, table_parts, &of) > 0)
+		return true; /* goes with the first */
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (!strcmp(parts[i].hf, rest) && (!parts[i].arch || !strcmp(parts[i].arch, m->arch->name)) &&
 		    (!parts[i].first || !block)) {
