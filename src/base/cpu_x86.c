@@ -44,7 +44,8 @@ bool cpu_detect_level(enum cpu_level level)
 		return saves(XCR0_AVX512) &&
 		       has_bits(7, 0, EBX, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
 		       has_bits(7, 0, ECX, bit_AVX512VNNI);
-	case CPU_AVX512BF16: return has_bits(7, 1, EAX, LEAF71_EAX_AVX512BF16);
+	/* Both, of all processors that have bf16 but those of 2020 (Cooper Lake), which stay at avx512. */
+	case CPU_AVX512BF16: return has_bits(7, 1, EAX, LEAF71_EAX_AVX512BF16) && has_bits(7, 0, ECX, bit_AVX512VBMI);
 	case CPU_AMX: return has_bits(7, 0, EDX, LEAF7_EDX_AMX) && saves(XCR0_TILES) && cpu_tiles_granted();
 	default: return false;
 	}

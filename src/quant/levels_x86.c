@@ -19,27 +19,33 @@
 static coded_table table_avx2 = TABLE_AVX2(avx2);
 static coded_table table_avxvnni = TABLE_AVX2(avxvnni);
 
-/* Every layout but PACKED, of which the last kernels depend on the processor. */
-#define TABLE_AVX512(...)                                                                         \
-	{                                                                                         \
-		[PACKED] = { { FEW_ROWS, packed_few_avx512 }, __VA_ARGS__ },                      \
-		[PLANES_32] = { { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } },  \
-		[PLANES_16] = { { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } },  \
-		[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },     \
-		[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
-		[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } }, \
-		[ROWS_ANY] = { { ANY, coded_mul_scalar } },                                       \
+/* one: of one row over planes.  Then the last kernels of PACKED, which depend on the processor. */
+#define TABLE_AVX512(one, ...)                                                                               \
+	{                                                                                                    \
+		[PACKED] = { { FEW_ROWS, packed_few_avx512 }, __VA_ARGS__ },                                 \
+		[PLANES_32] = { { 1, one }, { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } }, \
+		[PLANES_16] = { { FEW_PLANES, planes_few_avx512 }, { ANY, coded_many_avx512 } },             \
+		[ROWS_G64] = { { FEW_TWICE, coded_few_avx512 }, { ANY, coded_many_avx512 } },                \
+		[ROWS_32] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },            \
+		[ROWS_16] = { { DIRECT_ROWS, coded_direct_avx512 }, { ANY, coded_many_avx512 } },            \
+		[ROWS_ANY] = { { ANY, coded_mul_scalar } },                                                  \
 	}
-static coded_table table_avx512 = TABLE_AVX512({ ANY, packed_many_avx512 });
+static coded_table table_avx512 = TABLE_AVX512(planes_few_avx512, { ANY, packed_many_avx512 });
+static coded_table table_avx512bf16 = TABLE_AVX512(planes_one_vbmi, { ANY, packed_many_avx512 });
 /* On processors that packed_many_slow names. */
-static coded_table table_avx512_panels = TABLE_AVX512({ PANELS_FROM - 1, packed_many_avx512 },
-                                                      { ANY, coded_many_avx512 });
+#define PANELS                                   \
+	{ PANELS_FROM - 1, packed_many_avx512 }, \
+	{                                        \
+		ANY, coded_many_avx512           \
+	}
+static coded_table table_avx512_panels = TABLE_AVX512(planes_few_avx512, PANELS);
+static coded_table table_avx512bf16_panels = TABLE_AVX512(planes_one_vbmi, PANELS);
 
 /* AMX multiplies a tile of 16 rows at a time and takes as long for fewer.  Up to ACTS_TILED - 1 rows are faster without
  * it. */
 static coded_table table_amx = {
 	[PACKED] = { { ACTS_TILED - 1, packed_few_avx512 }, { FEW_TWICE, packed_few_amx }, { ANY, coded_many_amx } },
-	[PLANES_32] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_amx } },
+	[PLANES_32] = { { 1, planes_one_vbmi }, { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_amx } },
 	[PLANES_16] = { { FEW_TWICE, planes_few_avx512 }, { ANY, coded_many_avx512 } },
 	[ROWS_G64] = { { FEW_ROWS, coded_few_avx512 }, { ANY, coded_many_amx } },
 	[ROWS_32] = { { ACTS_TILED - 1, coded_direct_avx512 }, { ANY, coded_many_amx } },
@@ -52,6 +58,8 @@ CODED_MUL(avx2)
 CODED_MUL(avxvnni)
 CODED_MUL(avx512)
 CODED_MUL(avx512_panels)
+CODED_MUL(avx512bf16)
+CODED_MUL(avx512bf16_panels)
 CODED_MUL(amx)
 
 /* Rows from which the kernels for many rows prefetch the lines of their outputs (struct kernels, prefetch_rows). */
@@ -83,6 +91,7 @@ static void fill_avx512bf16(struct level_kernels *k)
 {
 	bool floats = bf16_dot_slow();
 
+	k->coded = packed_many_slow() ? coded_mul_avx512bf16_panels : coded_mul_avx512bf16;
 	k->pair = acts_pairs_avx512bf16;
 	k->bf16 = floats ? bf16_mul_floats : bf16_mul_dot;
 	k->bf16_packed = true;

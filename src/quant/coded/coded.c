@@ -40,8 +40,8 @@ size_t coded_scratch(const struct weight *w)
 	             G64_ROWS * (cols + 2 * groups * sizeof(float));
 	/* One row: its codes, as int16 at most, two numbers a group, scales and biases of 16 outputs. */
 	size_t row = 2 * cols + 34 * groups * sizeof(float) + coded_row_scratch(w->cols);
-	/* Planes: three numbers a group of each row. */
-	size_t planes = FEW_PLANES * 3 * groups * sizeof(float);
+	/* Planes: three numbers a group of each row, or tables of one row. */
+	size_t planes = larger(FEW_PLANES * 3 * groups * sizeof(float), SIGNS_TABLES * cols);
 
 	return larger(larger(larger(panel, direct), larger(tiled, block)), larger(larger(g64, row), planes));
 }

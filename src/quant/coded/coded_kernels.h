@@ -40,6 +40,9 @@ enum { PANELS_FROM = 49 };
 bool packed_many_slow(void);
 /* Packed weights of GGUF types (planes.h), whole blocks of 16 outputs, at most FEW_PLANES rows. */
 weight_mul_fn planes_few_avx2, planes_few_avxvnni, planes_few_avx512;
+/* One row, groups of 32: codes of one bit by tables, SIGNS_TABLES bytes of scratch an input; others as planes_few_avx512. */
+weight_mul_fn planes_one_vbmi;
+enum { SIGNS_TABLES = 8 };
 
 /* struct acts.tiles for coded_many_amx.  It takes TILED_ROWS rows of given tiles in one go; where none are given it lays
  * out TILED_HERE rows at a time itself.  It unpacks TILED_INPUTS inputs at a time. */

@@ -1,0 +1,150 @@
+/* planes_signs_vbmi.c - one row over planes (planes.h) of codes of one bit, with the byte permutation of AVX512-VBMI; the bits
+ * of coded.c.
+ *
+ * Dot products of bytes take a shift, a mask and a product for each four codes of 16 outputs, which is more than memory
+ * waits for.  A group of one bit's codes is one line, [16 outputs][4 bytes]: bit b of byte i is the sign of input 4 b + i.
+ * So each byte is two indexes of four bits, into tables of the sums that four signed activations can have, and one
+ * permutation looks up 64 of them.  Bits 0, 1, 4 and 5 are one index, where they are, and the byte's place i is bits 2 and 3:
+ * a table has 64 entries, and what the products leave in four vectors becomes one by packing alone.
+ *
+ * A sum is kept as sum + BIAS, its lower six bits and the rest in a table each, so that two of them fit a byte. */
+#include <assert.h>
+#include <immintrin.h>
+
+#include "quant/coded/coded_kernels.h"
+#include "quant/coded/planes.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { GROUP = 32, OUT = BLOCK_OUT, LINE = BLOCK_LINE, BIAS = 512, LOW_BITS = 6, LOOKED_UP = 8 };
+
+/* The tables of a group: [bits 0, 1, 4, 5 | bits 2, 3, 6, 7][lower bits | the rest]. */
+struct tables {
+	uint8_t at[2][2][LINE];
+};
+_Static_assert(sizeof(struct tables) == SIGNS_TABLES * GROUP, "coded_scratch counts these");
+
+/* The table of four activations of each place: x has the four of place i, plus 128, in dword i.  One entry's index has the
+ * signs of the first two in bits 0 and 1, those of the others in bits 4 and 5. */
+INLINE void table_fill(uint8_t to[2][LINE], const uint32_t x[4], __m512i signs, __m512i start)
+{
+	const __m512i low = _mm512_set1_epi16((1 << LOW_BITS) - 1);
+	__m512i v[4], a, b;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++)
+		v[i] = _mm512_dpbusd_epi32(start, _mm512_set1_epi32((int)x[i]), signs);
+	a = _mm512_packus_epi32(v[0], v[1]);
+	b = _mm512_packus_epi32(v[2], v[3]);
+	_mm512_store_si512(to[0], _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low)));
+	_mm512_store_si512(to[1], _mm512_packus_epi16(_mm512_srli_epi16(a, LOW_BITS), _mm512_srli_epi16(b, LOW_BITS)));
+}
+
+static void tables_fill(struct tables *to, const int8_t *q, int groups)
+{
+	static const int8_t bit[8] = { 0, 1, 4, 5, 2, 3, 6, 7 };
+	int32_t signs[OUT], start[OUT];
+	uint8_t from[GROUP];
+	__m512i s, b;
+	__m256i order;
+
+	for (int i = 0; i < GROUP; i++) /* [half][place][four] */
+		from[i] = (uint8_t)(4 * bit[i / 16 * 4 + i % 4] + i / 4 % 4);
+	for (int o = 0; o < OUT; o++) {
+		uint32_t four = 0;
+		int sum = 0;
+
+		for (int i = 0; i < 4; i++) {
+			int sign = o >> i & 1 ? 1 : -1;
+
+			four |= (uint32_t)(uint8_t)sign << 8 * i;
+			sum += sign;
+		}
+		signs[o] = (int32_t)four;
+		start[o] = BIAS - 128 * sum;
+	}
+	order = _mm256_loadu_si256((const void *)from);
+	s = _mm512_loadu_si512(signs);
+	b = _mm512_loadu_si512(start);
+	for (int g = 0; g < groups; g++, q += GROUP) {
+		__m256i v = _mm256_permutexvar_epi8(order, _mm256_loadu_si256((const void *)q));
+		uint32_t x[8];
+
+		_mm256_storeu_si256((void *)x, _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80)));
+		table_fill(to[g].at[0], x, s, b);
+		table_fill(to[g].at[1], x + 4, s, b);
+	}
+}
+
+/* Sums of a group of 16 outputs, out of its line. */
+INLINE __m512i line_sums(__m512i v, const __m512i t[2][2])
+{
+	const __m512i index = _mm512_set1_epi8(0x33), place = _mm512_set1_epi32(0x0c080400);
+	const int index_or_place = 0xea;
+	__m512i sum = _mm512_set1_epi32(-LOOKED_UP * BIAS);
+	__m512i a = _mm512_ternarylogic_epi32(v, index, place, index_or_place);
+	__m512i b = _mm512_ternarylogic_epi32(_mm512_srli_epi16(v, 2), index, place, index_or_place);
+	__m512i low = _mm512_add_epi8(_mm512_permutexvar_epi8(a, t[0][0]), _mm512_permutexvar_epi8(b, t[1][0]));
+	__m512i rest = _mm512_add_epi8(_mm512_permutexvar_epi8(a, t[0][1]), _mm512_permutexvar_epi8(b, t[1][1]));
+
+	sum = _mm512_dpbusd_epi32(sum, low, _mm512_set1_epi8(1));
+	return _mm512_dpbusd_epi32(sum, rest, _mm512_set1_epi8(1 << LOW_BITS));
+}
+
+/* 16 outputs of each of K runs, `step` bytes apart; p: the first one's scales. */
+INLINE void outputs_run(float *out, const uint8_t *p, size_t step, const struct plane_scales *s, int blocks, int per,
+                        const struct tables *tables, const float *scale, const int K)
+{
+	__m512 acc[2], factor[2];
+	const uint8_t *at = p + s->end;
+
+#pragma GCC unroll 2
+	for (int k = 0; k < K; k++)
+		acc[k] = _mm512_setzero_ps();
+	for (int n = 0; n < blocks; n++) {
+#pragma GCC unroll 2
+		for (int k = 0; k < K; k++)
+			factor[k] = _mm512_cvtph_ps(
+				_mm256_loadu_si256((const void *)(p + (size_t)k * step + s->d + (size_t)n * OUT * 2)));
+		for (int i = 0; i < per; i++, at += LINE, tables++, scale++) {
+			__m512i t[2][2];
+
+#pragma GCC unroll 4
+			for (int j = 0; j < 4; j++)
+				t[j / 2][j % 2] = _mm512_load_si512(tables->at[j / 2][j % 2]);
+#pragma GCC unroll 2
+			for (int k = 0; k < K; k++) {
+				__m512i sum = line_sums(_mm512_load_si512(at + (size_t)k * step), t);
+				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(*scale));
+
+				acc[k] = _mm512_fmadd_ps(factor[k], f, acc[k]);
+			}
+		}
+	}
+#pragma GCC unroll 2
+	for (int k = 0; k < K; k++)
+		_mm512_storeu_ps(out + OUT * k, acc[k]);
+}
+
+void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
+                     int r1, void *scratch)
+{
+	const struct coding *c = w->fmt->coding;
+	int groups = w->cols / GROUP, per, o = o0;
+	struct plane_scales s = planes_scales(w);
+	size_t step = packed_step(w);
+	const uint8_t *p = packed_of(w) + (size_t)(o0 / OUT) * step;
+	const float *scale = x->scale + (size_t)r0 * (size_t)groups;
+
+	if (c->bits != 1 || c->lut || c->block->kind != SCALE_BLOCK) {
+		planes_few_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
+		return;
+	}
+	per = c->block->length / GROUP;
+	assert(r1 - r0 == 1 && w->group == GROUP && c->zero == 1 && o0 % OUT == 0 && o1 % OUT == 0);
+	tables_fill(scratch, x->q + (size_t)r0 * (size_t)x->cols, groups);
+	for (; o + 2 * OUT <= o1; o += 2 * OUT, p += 2 * step)
+		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 2);
+	for (; o < o1; o += OUT, p += step)
+		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 1);
+}
