@@ -15,7 +15,7 @@ enum cpu_level {
 	CPU_AVX2,       /* AVX2, FMA, F16C */
 	CPU_AVXVNNI,    /* AVX2 and vpdpbusd on its registers (Alder Lake, Zen 5) */
 	CPU_AVX512,     /* AVX-512 F BW VL DQ VNNI (Ice Lake, Zen 4) */
-	CPU_AVX512BF16, /* and vdpbf16ps (Cooper Lake, Zen 4) */
+	CPU_AVX512BF16, /* and vdpbf16ps, VBMI (Sapphire Rapids, Zen 4) */
 	CPU_AMX,        /* and tiles of int8 and bf16 (Sapphire Rapids) */
 	CPU_NEON,       /* 64-bit Arm: Advanced SIMD, which all of them have */
 	CPU_DOTPROD,    /* and sdot (Armv8.2 DotProd: Cortex-A76, Neoverse N1, Apple M1) */

@@ -15,7 +15,7 @@
 struct check {
 	struct device *dev;
 	struct kernel_set kernels;
-	struct backend *cpu; /* level scalar, or the one asked for */
+	struct backend *cpu; /* the fastest level whose bits are the plain ones */
 	enum cpu_level level;
 	bool small;
 	int shapes, failed;

@@ -59,22 +59,21 @@ int main(int argc, char **argv)
 		speed_all(&c);
 		speed_layers(&c);
 	}
-	for (enum cpu_level level = CPU_SCALAR; level <= CPU_AVX512 && !speed; level++) {
-		if (level != CPU_SCALAR && (c.small || level != CPU_AVX512 || level > cpu_detect()))
-			continue;
-		c.cpu = backend_cpu_open(1, level);
-		c.level = level;
-		for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-			int before = c.shapes, bad = c.failed;
+	/* The fastest level of the plain arithmetic: that all of them have the same bits is known from other tests. */
+	for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
+		if (!strcmp(level_orders(l).products, "plain") && !strcmp(level_orders(l).attention, "plain"))
+			c.level = l;
+	c.cpu = backend_cpu_open(1, c.level);
+	for (size_t i = 0; i < sizeof checks / sizeof *checks && !speed; i++) {
+		int before = c.shapes, bad = c.failed;
 
-			if (only && strcmp(only, checks[i].name) != 0)
-				continue;
-			checks[i].check(&c);
-			printf("%s against the processor at level %s: %d comparisons, %d differ\n", checks[i].name,
-			       cpu_level_name(level), c.shapes - before, c.failed - bad);
-		}
-		c.cpu->ops->close(c.cpu);
+		if (only && strcmp(only, checks[i].name) != 0)
+			continue;
+		checks[i].check(&c);
+		printf("%s against the processor at level %s: %d comparisons, %d differ\n", checks[i].name,
+		       cpu_level_name(c.level), c.shapes - before, c.failed - bad);
 	}
+	c.cpu->ops->close(c.cpu);
 	if (c.csv)
 		fclose(c.csv);
 	c.dev->ops->close(c.dev);
