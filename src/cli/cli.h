@@ -38,6 +38,7 @@ enum {
 	CMD_COMPLETION = 256,
 	CMD_MAN = 512,
 	CMD_MODELS = 16384,
+	CMD_AGENTS = 1 << 19, /* reads no file of options either */
 };
 
 struct ints {
@@ -111,6 +112,9 @@ struct options {
 	int bench_requests, bench_prefixes, bench_prefix_words;
 	double bench_rate, bench_abort; /* a second; a share */
 	bool bench_completions, bench_ignore_eos;
+
+	/* agents; text is the agent, load.model the model's name there */
+	bool write;
 
 	/* run */
 	const char *prompt, *system;
@@ -193,6 +197,7 @@ int cli_main(int argc, char **argv);
 
 int cmd_serve(const struct options *o);
 int cmd_run(const struct options *o);
+int cmd_agents(const struct options *o);
 int cmd_logits(const struct options *o);
 int cmd_inspect(const struct options *o);
 int cmd_tokenize(const struct options *o);

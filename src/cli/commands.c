@@ -153,6 +153,18 @@ const struct command commands[] = {
 		cmd_models,
 	},
 	{
+		"agents",
+		CMD_AGENTS,
+		"[AGENT [NAME]]",
+		"print or write the settings of a coding agent",
+		"Prints what the agent's file of settings needs for a server that runs: its address, its\n"
+		"model (NAME, else its first), context and key. Without AGENT lists agents and their files.",
+		"  weft agents\n"
+		"  weft agents codex\n"
+		"  weft agents opencode --url http://192.168.1.5:8080 --write\n",
+		cmd_agents,
+	},
+	{
 		"rm",
 		CMD_RM,
 		"NAME[:TYPE]",
@@ -270,7 +282,7 @@ static void help_command(const struct command *c, const char *topic)
 
 	snprintf(about, sizeof(about), "%s%s", c->about,
 	         c->bit & (CMD_BENCH_SERVE | CMD_COMPLETION | CMD_MAN | CMD_MODELS | CMD_PULL | CMD_LIST | CMD_RM |
-	                   CMD_CACHE) ?
+	                   CMD_CACHE | CMD_AGENTS) ?
 	                 "" :
 	                 about_model);
 	whole.about = about;

@@ -54,6 +54,12 @@ const struct option option_table[] = {
 	  "pack to write" },
 	{ CMD_COMMON | CMD_CHAT | CMD_PACK, "pull", NULL, NULL, K_FLAG, AT(pull), NONE, 0, 0, NULL, NULL, group_model,
 	  "fetch the model from the Hugging Face hub first if it is not on disk (see weft pull)" },
+	{ CMD_COMMON | CMD_AGENTS, "url", NULL, NULL, K_TEXT, AT(url), NONE, 0, 0, "URL", NULL, group_this,
+	  "the server that the agent is to ask.  Default: http://127.0.0.1:8080" },
+	{ CMD_COMMON | CMD_AGENTS, "api-key", NULL, NULL, K_TEXT, AT(api_key), NONE, 0, 0, "KEY", NULL, group_this,
+	  "the server's key; else the variable WEFT_API_KEY" },
+	{ CMD_COMMON | CMD_AGENTS, "write", NULL, NULL, K_FLAG, AT(write), NONE, 0, 0, NULL, NULL, group_this,
+	  "write the file where the agent looks for it; one that is there becomes FILE.bak" },
 	{ CMD_PULL, "connections", NULL, NULL, K_INT, AT(pull_connections), NONE, 1, 16, "N", "4", group_this,
 	  "number of requests at once" },
 	{ CMD_PULL, "part-size", NULL, NULL, K_SIZE, AT(pull_part), NONE, 0, 0, "SIZE", "32M", group_this,
@@ -350,8 +356,9 @@ const struct option option_table[] = {
 	  "what is written to standard error.  Default: info for `serve`, else warn" },
 	{ CMD_ALL, "log-format", NULL, NULL, K_LOG_FORMAT, AT(log_format), NONE, 0, 0, "text|json", NULL, group_all,
 	  "text, or json with one object per line (default text)" },
-	{ CMD_COMMON | CMD_ALL | CMD_COMPLETION | CMD_MAN | CMD_MODELS, "help", "h", NULL, K_HELP, AT(help), NONE, 0, 0,
-	  "[all|tune]", NULL, group_all, "show the common options; all: every option; tune: those of --tune" },
+	{ CMD_COMMON | CMD_ALL | CMD_COMPLETION | CMD_MAN | CMD_MODELS | CMD_AGENTS, "help", "h", NULL, K_HELP,
+	  AT(help), NONE, 0, 0, "[all|tune]", NULL, group_all,
+	  "show the common options; all: every option; tune: those of --tune" },
 };
 const int n_options = sizeof(option_table) / sizeof(option_table[0]);
 _Static_assert(sizeof(option_table) / sizeof(option_table[0]) < OPTION_MAX, "OPTION_MAX is too small");

@@ -470,7 +470,10 @@ static int one_too_many(const struct command *c, const char *word, struct err *e
 /* Divides the command line into options and words, without looking at values. */
 static int divide(const struct command *c, int argc, char **argv, struct words *w, struct err *err)
 {
-	int word_max = c->bit & (CMD_SERVE | CMD_CACHE) ? argc : c->bit & (CMD_TOKENIZE | CMD_RUN) ? 2 : 1, used;
+	int word_max = c->bit & (CMD_SERVE | CMD_CACHE)               ? argc :
+	               c->bit & (CMD_TOKENIZE | CMD_RUN | CMD_AGENTS) ? 2 :
+	                                                                1,
+	    used;
 	bool only_words = false;
 
 	for (int i = 0; i < argc; i += used) {
@@ -673,6 +676,11 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 	}
 	if (c->bit == CMD_CACHE)
 		return 0; /* the command reads them itself */
+	if (c->bit == CMD_AGENTS) {
+		o->text = w->word[0];
+		o->load.model = w->word[1];
+		return 0;
+	}
 	if (w->n_word && o->load.model && !two)
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->load.model, w->word[0]);
 	if (o->load.model && w->n_word == 2 && c->bit != CMD_SERVE)

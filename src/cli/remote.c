@@ -33,7 +33,8 @@ struct remote {
 	const struct options *o;
 	CURL *curl;
 	struct curl_slist *header;
-	char *base, *socket, *model; /* base ends in /v1 */
+	char *base, *socket, *model; /* base: with the path */
+	int context;                 /* of the model; -1: not known */
 
 	/* State of the exchange under way. */
 	struct remote_answer *a; /* NULL: the whole reply goes into line */
@@ -285,8 +286,11 @@ static int find_model(struct remote *r, const char *wish, struct err *err)
 	const struct json *list;
 	struct json *j;
 	const char *s;
+	int64_t context;
+	size_t at = 0;
 	int rc;
 
+	r->context = -1;
 	if (r->o->load.model) {
 		r->model = xstrdup(r->o->load.model);
 		return 0;
@@ -295,10 +299,12 @@ static int find_model(struct remote *r, const char *wish, struct err *err)
 		return rc;
 	j = json_parse(r->line.p, r->line.n, 0, NULL);
 	list = json_get(j, "data");
-	s = listed(list, 0);
 	for (size_t i = 1; wish && i < json_len(list); i++)
 		if (listed(list, i) && !strcmp(listed(list, i), wish))
-			s = wish;
+			at = i;
+	s = listed(list, at);
+	if (!json_to_int(json_get(json_at(list, at), "max_model_len"), &context) && context > 0 && context <= INT32_MAX)
+		r->context = (int)context;
 	if (s)
 		r->model = xstrdup(s);
 	else
@@ -418,4 +424,14 @@ void remote_close(struct remote *r)
 const char *remote_model(const struct remote *r)
 {
 	return r->model;
+}
+
+const char *remote_base(const struct remote *r)
+{
+	return r->base;
+}
+
+int remote_context(const struct remote *r)
+{
+	return r->context;
 }

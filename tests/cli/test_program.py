@@ -40,7 +40,7 @@ def test_usage():
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
     commands = re.findall(r"^  (\w+(?: \w+)?)  ", run("--help").stdout, re.M)
-    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "pull", "list", "models", "rm", "pack", "cache", "bench",
+    assert commands == ["serve", "run", "logits", "inspect", "tokenize", "ppl", "quantize", "pull", "list", "models", "agents", "rm", "pack", "cache", "bench",
                         "bench serve", "completion", "man"], commands
     for c in commands:
         text = run(*c.split(), "--help").stdout
