@@ -525,6 +525,11 @@ static void read_done(struct disk *d)
 
 	d->snaps = (struct snaps){ .n = 0 };
 	prefix_hang(d->prefix, &key, d->tok, d->at, &snaps);
+	/* Larger than the budget of memory: another read would end in the same way, so the requests that wait are computed. */
+	if (!prefix_covers(d->prefix, d->salt, d->tok, d->at))
+		for (int i = 0; i < ASKS; i++)
+			if (d->inquiry[i].deadline < INT64_MAX)
+				d->inquiry[i].deadline = key.now;
 	read_over(d, true);
 }
 

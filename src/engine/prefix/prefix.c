@@ -365,8 +365,7 @@ void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *
 	prefix_trim(p);
 }
 
-/* Could a state that is there already be restored at the end of tok[0..n)? */
-static bool covered(const struct prefix *p, const char *salt, const int32_t *tok, int n)
+bool prefix_covers(const struct prefix *p, const char *salt, const int32_t *tok, int n)
 {
 	struct prefix_tree *t = tree_find(p, salt);
 	struct prefix_node *below;
@@ -409,7 +408,7 @@ bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *
 	struct prefix_node *e;
 
 	assert(snaps->pos == n);
-	if (covered(p, key->salt, tok, n)) {
+	if (prefix_covers(p, key->salt, tok, n)) {
 		snaps_drop(snaps);
 		return false;
 	}
@@ -437,7 +436,7 @@ static bool give(struct prefix *p, const struct prefix_key *key, const int32_t *
 
 bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps)
 {
-	if (!p->bytes_max || covered(p, key->salt, tok, n)) {
+	if (!p->bytes_max || prefix_covers(p, key->salt, tok, n)) {
 		snaps_drop(snaps);
 		return p->bytes_max;
 	}
@@ -450,7 +449,7 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 
 	if (!p->bytes_max || n < 1)
 		return false;
-	if (covered(p, key->salt, tok, n))
+	if (prefix_covers(p, key->salt, tok, n))
 		return true;
 	while (caches_capture(p->caches, slot, n, &snaps))
 		if (!prefix_shrink(p)) { /* which can only uncover */

@@ -108,6 +108,8 @@ bool prefix_give(struct prefix *p, const struct prefix_key *key, const int32_t *
 /* Hangs a state that was read (caches_read) in at the end of tok[0..n); snaps are the
  * tree's from then on.  False: it does not fit, or there is one; they are dropped. */
 bool prefix_hang(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, struct snaps *snaps);
+/* Could a state that is there be restored at the end of tok[0..n)? */
+bool prefix_covers(const struct prefix *p, const char *salt, const int32_t *tok, int n);
 /* The snapshots kept at the end of exactly tok[0..n); NULL: none. */
 const struct snaps *prefix_snaps(const struct prefix *p, const char *salt, const int32_t *tok, int n);
 /* Snapshots whose first positions, as many as any has and at most *n, are those of
