@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "engine/core.h"
+#include "engine/prefix/prefix_pack.h"
 #include "engine/prefix/spill.h"
 
 /* Copied between two steps, or before the next look for requests: a millisecond or two
@@ -63,6 +64,13 @@ struct pending {
 	struct names names; /* key NULL: not made yet */
 };
 
+/* How far the snapshots of packs are read before a request asks for them: in the order of the packs, while nothing runs. */
+struct ahead {
+	struct pack_walk walk, before; /* before: the last snapshot that was taken */
+	int pack;                      /* walk's; n_pack: all were looked at */
+	bool reads;                    /* the disk's load is one of these */
+};
+
 /* The tier of one store: the engine's, or one of a drafter's. */
 struct disk {
 	struct prefix_tier tier; /* first: the store's way to here */
@@ -93,6 +101,7 @@ struct disk {
 	int64_t deadline;
 	struct snaps snaps; /* being put together; n == 0: its rest has not come yet */
 	int shared;         /* pages that are not read: memory has them */
+	struct ahead ahead;
 };
 
 /* ---- keys ---- */
@@ -409,6 +418,11 @@ static void piece_came(void *arg)
 	engine_wake(arg);
 }
 
+static void ahead_end(struct disk *d)
+{
+	d->ahead.pack = d->e->opts.n_pack;
+}
+
 static void read_over(struct disk *d, bool brought)
 {
 	spill_load_close(d->load);
@@ -417,7 +431,8 @@ static void read_over(struct disk *d, bool brought)
 	free(d->tok);
 	names_free(&d->names);
 	d->load = NULL;
-	d->given_up += !brought;
+	d->given_up += !brought && !d->ahead.reads;
+	d->ahead.reads = false;
 }
 
 /* The pages of a chain from this one on; with the snapshot's rest before those of the first. */
@@ -472,7 +487,6 @@ static void read_begin(struct disk *d, const char *salt, const int32_t *tok, int
 	d->names = names;
 	d->at = at;
 	d->deadline = deadline;
-	d->loads++;
 	load_begin(d, true);
 }
 
@@ -506,7 +520,7 @@ static int take_rest(struct disk *d, const struct spill_got *got, struct err *er
 		if (d->shared && (!base || alike / d->page_rows < d->shared))
 			return E_GONE;
 		rc = caches_read_rest(d->caches, &b.source, base, d->shared, &d->snaps, err);
-		if (rc == E_FULL && prefix_shrink(d->prefix))
+		if (rc == E_FULL && !d->ahead.reads && prefix_shrink(d->prefix))
 			continue;
 		if (!rc && (b.n || d->snaps.pos != d->at)) {
 			rc = err_set(err, E_FORMAT, "it is at %d, its name says %d; %zu bytes are left over",
@@ -550,9 +564,25 @@ static void take_got(struct disk *d, struct spill_got *got)
 		if (rc != E_FULL) {
 			log_warn("prompt cache: a snapshot from disk does not fit: %s", err.msg);
 			spill_bad(d->spill, &(struct spill_piece){ SPILL_SNAP, d->at, d->names.tok, d->names.key });
+		} else if (d->ahead.reads) {
+			ahead_end(d);
 		}
 		read_over(d, false);
 	}
+}
+
+/* No more than this is read up to `at`, if memory has all pages before `from`. */
+static double read_bytes(const struct disk *d, int from, int at)
+{
+	double bytes = (double)d->snap_max;
+
+	for (int c = 0; c < d->n_chain; c++) {
+		int first = first_page(d, c, at), have = from / d->page_rows;
+
+		if (have < at / d->page_rows)
+			bytes += (double)d->chain[c].page_bytes * (at / d->page_rows - (have > first ? have : first));
+	}
+	return bytes;
 }
 
 /* Takes what came.  false: nothing did. */
@@ -589,6 +619,7 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 	struct disk *d = (struct disk *)tier;
 	struct names names = { 0 };
 
+	ahead_end(d); /* no piece of a pack is found from now on */
 	if (d->load)
 		read_over(d, false);
 	if (salt) /* what is under a span that is not known any longer is dropped with everything else */
@@ -597,6 +628,63 @@ static void dropped(struct prefix_tier *tier, const char *salt, const int32_t *t
 		spill_drop(d->spill, salt ? key_of(d, names.key, names.n, c) : NULL, salt ? names.tok : tok,
 		           salt ? names.n : n);
 	names_free(&names);
+}
+
+/* ---- packs, before a request asks ---- */
+
+/* Reads a snapshot of a pack, if it is of this store and no request's salt.  False: no more of them fit. */
+static bool ahead_begin(struct disk *d, const struct pack_piece *piece, const int32_t *tok)
+{
+	int n = (int)piece->head.pos, alike = n;
+	struct names names = names_of(d, "", tok, n);
+	bool ours = names.n == n &&
+	            !memcmp(key_of(d, names.key, n, 0) + n / d->page_rows, &piece->head.key, sizeof(piece->head.key));
+
+	names_free(&names);
+	if (!ours)
+		return true;
+	if (!prefix_alike(d->prefix, "", tok, &alike))
+		alike = 0;
+	if ((double)d->prefix->bytes + read_bytes(d, alike, n) > (double)d->prefix->bytes_max)
+		return false;
+	read_begin(d, "", tok, n, INT64_MAX);
+	d->ahead.reads = d->load != NULL;
+	return true;
+}
+
+/* Goes on with the next snapshot.  False: nothing could be done. */
+static bool ahead_some(struct disk *d)
+{
+	const struct engine_opts *o = &d->e->opts;
+	struct ahead *a = &d->ahead;
+	struct pack_piece piece;
+	struct err err = { 0 };
+	int32_t *tok;
+	int rc;
+
+	if (d->load || a->pack == o->n_pack)
+		return false;
+	a->before = a->walk;
+	if (d->e->squeeze.is_short) {
+		ahead_end(d);
+	} else if (!pack_next(&a->walk, &piece, &rc, &err) || piece.head.kind != SPILL_SNAP) {
+		if (++a->pack < o->n_pack) /* pages follow the snapshots */
+			a->walk = pack_walk(o->pack[a->pack]);
+	} else if (piece.head.pos <= (uint32_t)d->e->ctx_max && !pack_tokens(&piece, &tok, &err)) {
+		if (!ahead_begin(d, &piece, tok))
+			ahead_end(d);
+		free(tok);
+	}
+	return true;
+}
+
+/* A request wants what is on disk: makes room for its read, unless what is being read is its own beginning. */
+static void ahead_give_way(struct disk *d, const char *salt, const int32_t *tok, int n)
+{
+	if (!d->load || !d->ahead.reads || (!*salt && d->at <= n && !memcmp(d->tok, tok, (size_t)d->at * sizeof(*tok))))
+		return;
+	d->ahead.walk = d->ahead.before;
+	read_over(d, false);
 }
 
 /* ---- requests that wait ---- */
@@ -635,16 +723,10 @@ static double compute_ns(const struct engine *e, int n)
 /* Expected ns of reading up to `at`, if memory had all pages before `from`. */
 static double read_ns(struct disk *d, int from, int at)
 {
-	double bytes = (double)d->snap_max;
 	struct disk_stats st;
 
-	for (int c = 0; c < d->n_chain; c++) {
-		int first = first_page(d, c, at), have = from / d->page_rows;
-
-		bytes += (double)d->chain[c].page_bytes * (at / d->page_rows - (have > first ? have : first));
-	}
 	spill_stats(d->spill, &st);
-	return bytes * (st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 1e9 / READ_RATE);
+	return read_bytes(d, from, at) * (st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 1e9 / READ_RATE);
 }
 
 /* The prompt's ask, or room for it: the one not asked for since longest. */
@@ -674,7 +756,7 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	if (now >= a->deadline)
 		return false;
 	/* While others read, it waits its turn, and for what they bring. */
-	if (a->deadline != INT64_MAX && d->load)
+	if (a->deadline != INT64_MAX && d->load && !d->ahead.reads)
 		return true;
 	at = find_on_disk(tier, salt, tok, n - 1);
 	worth = wait ? (double)wait : compute_ns(d->e, at - have);
@@ -687,8 +769,11 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 			wait = worth <= 0 ? WAIT_NS : worth > WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS;
 		a->deadline = now + wait;
 	}
-	if (!d->load)
+	ahead_give_way(d, salt, tok, at);
+	if (!d->load) {
 		read_begin(d, salt, tok, at, a->deadline);
+		d->loads += d->load != NULL;
+	}
 	return true;
 }
 
@@ -696,6 +781,8 @@ bool disk_yield(struct engine *e)
 {
 	if (!e->disk || !e->disk->snaps.n)
 		return false;
+	if (e->disk->ahead.reads)
+		ahead_end(e->disk);
 	read_over(e->disk, false);
 	return true;
 }
@@ -719,7 +806,7 @@ void disk_step(struct engine *e)
 bool disk_busy(const struct engine *e)
 {
 	for (const struct disk *d = e->disk; d; d = d->next)
-		if (d->load || d->pending)
+		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack)
 			return true;
 	return e->vectors.load != NULL;
 }
@@ -727,7 +814,7 @@ bool disk_busy(const struct engine *e)
 bool disk_idle(struct engine *e)
 {
 	for (struct disk *d = e->disk; d; d = d->next)
-		if (read_some(d, COPY_BYTES) || write_some(d, COPY_BYTES))
+		if (read_some(d, COPY_BYTES) || write_some(d, COPY_BYTES) || ahead_some(d))
 			return true;
 	return false;
 }
@@ -790,6 +877,8 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	d->page_rows = rows ? rows : INT_MAX; /* without pages all is the rest */
 	chains_open(d);
 	d->snap_max = caches_rest_max(&m->caches);
+	if (e->opts.n_pack)
+		d->ahead.walk = pack_walk(e->opts.pack[0]);
 	return d;
 }
 

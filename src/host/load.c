@@ -533,7 +533,7 @@ static int open_disk(struct session *s, const struct host_opts *o, struct engine
 	if (!rc && o->disk.dir && pack_about_write(o->disk.dir, &s->identity, about.p, err))
 		log_warn("%s: without it, the prefixes cannot be exported", err->msg);
 	if (!rc)
-		rc = load_packs(s, &o->disk, about.p, checking, s, err);
+		rc = load_packs(s, &o->disk, about.p, err);
 	buf_fini(&about);
 	eo->model = s->identity;
 	eo->disk_dir = o->disk.dir;
@@ -601,8 +601,11 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	if (rc)
 		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);
+	if (!rc)
+		rc = packs_check(s, checking, s, err);
 	if (rc)
 		return rc;
+	progress(s->store->name, NULL, 0);
 	log_plan(s, &eo, &plan);
 	if (what & LOAD_HUGE_NOW)
 		progress(s->store->name, "weights into memory of their own", -1);

@@ -9,8 +9,7 @@
 #include "engine/prefix/prefix_pack.h"
 #include "host/identity.h"
 
-int load_packs(struct session *s, const struct host_disk *d, const char *about, void (*told)(void *arg, int percent),
-               void *arg, struct err *err)
+int load_packs(struct session *s, const struct host_disk *d, const char *about, struct err *err)
 {
 	s->pack = xcalloc((size_t)d->pack.n + 1, sizeof(struct pack *));
 	for (int i = 0; i < d->pack.n; i++) {
@@ -27,12 +26,19 @@ int load_packs(struct session *s, const struct host_disk *d, const char *about, 
 				return rc;
 			log_info("%s", err->msg);
 			pack_close(s->pack[--s->n_pack]);
-			continue;
 		}
-		rc = pack_check(now, told, arg, err);
-		if (rc)
+	}
+	return 0;
+}
+
+int packs_check(struct session *s, void (*told)(void *arg, int percent), void *arg, struct err *err)
+{
+	for (int i = 0; i < s->n_pack; i++) {
+		const struct pack *now = s->pack[i];
+
+		if (pack_check(now, told, arg, err))
 			return err_prefix(err, "--pack");
-		log_info("pack %s: %llu pieces, %llu MB", d->pack.v[i], (unsigned long long)pack_pieces(now),
+		log_info("pack %s: %llu pieces, %llu MB", pack_path(now), (unsigned long long)pack_pieces(now),
 		         (unsigned long long)pack_bytes(now) >> 20);
 	}
 	return 0;

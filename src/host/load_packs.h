@@ -7,11 +7,13 @@
 struct host_disk;
 struct session;
 
-/* Opens the packs of d into s->pack, checks that they are of s->identity with its `about` text (host/identity.h), and reads each
- * whole to compare digests.  E_UNSUPPORTED, E_MISSING, E_FORMAT, E_IO: the message has the file and what differs.
- * told: called with the percentage of a pack that is read.  In any case packs_close follows, after the engine is closed. */
-int load_packs(struct session *s, const struct host_disk *d, const char *about, void (*told)(void *arg, int percent),
-               void *arg, struct err *err);
+/* Opens the packs of d into s->pack, and checks that they are of s->identity with its `about` text (host/identity.h).
+ * E_UNSUPPORTED, E_MISSING, E_FORMAT, E_IO: the message has the file and what differs.  In any case packs_close follows, after
+ * the engine is closed. */
+int load_packs(struct session *s, const struct host_disk *d, const char *about, struct err *err);
+/* Reads each whole, and compares its digests, while the engine reads its prefixes.  told: called with the percentage that is
+ * done.  E_FORMAT, E_IO, as above. */
+int packs_check(struct session *s, void (*told)(void *arg, int percent), void *arg, struct err *err);
 void packs_close(struct session *s);
 
 #endif

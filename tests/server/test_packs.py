@@ -106,6 +106,21 @@ class Agent(Packs):
             self.assertEqual(cache(r)["source"], "disk")
             s.close()
 
+    def test_before_a_request(self):
+        """A pack is in memory before a request asks for it; one that does not fit there is not."""
+        s = self.serve("--pack", self.pack)
+        s.until("it is in memory", prefix_entries=1)
+        before = s.metrics()
+        r = s.post(CHAT, body(QUESTIONS[0]))
+        self.assertEqual((said(r), cache(r)["source"]), (self.cold[0], "disk"))
+        for name in ("weft_disk_loads_total", "weft_disk_given_up_total", "weft_disk_read_total"):
+            self.assertEqual(s.metrics()[name], before[name], name)
+        s.close()
+        s = self.serve("--pack", self.pack, "--prompt-cache-bytes", "100K")
+        self.assertEqual(said(s.post(CHAT, body(QUESTIONS[0]))), self.cold[0])
+        self.assertEqual(s.metrics()["weft_disk_loads_total"], 1)
+        s.close()
+
     def test_beside_a_folder(self):
         """A server with a folder writes what is new, and nothing of the pack."""
         d = self.at("beside")

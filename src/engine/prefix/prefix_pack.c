@@ -237,6 +237,18 @@ bool pack_next(struct pack_walk *w, struct pack_piece *out, int *rc, struct err 
 	return true;
 }
 
+int pack_tokens(const struct pack_piece *piece, int32_t **out, struct err *err)
+{
+	size_t bytes = size_mul(piece->head.n_tok, sizeof(**out));
+	int rc;
+
+	*out = xmalloc(bytes);
+	rc = spill_read_all(&spill_io_real, piece->part.fd, *out, bytes, piece->part.at + SPILL_HEAD, err);
+	if (rc)
+		free(*out);
+	return rc;
+}
+
 int pack_piece_check(const struct pack *p, const struct pack_piece *piece, int to, struct err *err)
 {
 	struct check128 body;

@@ -55,6 +55,8 @@ struct pack_walk {
 };
 struct pack_walk pack_walk(const struct pack *p);
 bool pack_next(struct pack_walk *w, struct pack_piece *out, int *rc, struct err *err);
+/* The tokens that a piece records, [head.n_tok], not yet compared with its digest; the caller frees them.  E_FORMAT, E_IO. */
+int pack_tokens(const struct pack_piece *piece, int32_t **out, struct err *err);
 /* The part [at, at + bytes) of its file. */
 struct spill_part pack_part(const struct pack *p, uint64_t at, uint64_t bytes);
 
