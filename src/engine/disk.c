@@ -915,6 +915,7 @@ int disk_open(struct engine *e, struct err *err)
 		                 .model = o->model,
 		                 .io = o->disk_io };
 	struct disk *first, *next;
+	struct spill *spill = NULL;
 	size_t snap = 0, page = 0;
 	int rc;
 
@@ -935,10 +936,10 @@ int disk_open(struct engine *e, struct err *err)
 	if (so.queue_bytes < 4 * (snap + page))
 		so.queue_bytes = 4 * (snap + page);
 	so.window_bytes = snap + 16 * page;
-	rc = spill_open(&first->spill, &so, err);
+	rc = spill_open(&spill, &so, err);
 	for (struct disk *d = first; d; d = next) {
 		next = d->next;
-		d->spill = first->spill;
+		d->spill = spill;
 		d->prefix->tier = rc ? NULL : &d->tier;
 		if (rc)
 			free(d);
