@@ -66,6 +66,7 @@ static void look(const char *path, size_t size)
 	struct pack *p;
 	struct err err = { 0 };
 	uint64_t sum = 0, n = 0;
+	int32_t *tok;
 	int rc = pack_open(&p, path, &err);
 
 	if (rc) {
@@ -77,6 +78,8 @@ static void look(const char *path, size_t size)
 		if (piece.part.at > size || piece.part.bytes > size - piece.part.at ||
 		    piece.part.bytes != SPILL_HEAD + (uint64_t)piece.head.n_tok * 4 + piece.head.payload_bytes)
 			abort();
+		if (!pack_tokens(&piece, &tok, &err))
+			free(tok);
 		sum += piece.part.bytes;
 		n++;
 	}
