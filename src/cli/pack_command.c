@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/new_path.h"
 #include "cli/pull.h"
@@ -27,8 +29,32 @@ struct common {
 	struct opening *render;
 	struct tokens ids;  /* the first prompt */
 	size_t n, shortest; /* tokens that are common; of the shortest prompt */
+	size_t dated;       /* where the first prompt differs from what it will be in another year, or its end */
 	int prompts, system;
 };
+
+static size_t alike(const struct tokens *a, const struct tokens *b)
+{
+	size_t n = 0;
+
+	while (n < a->n && n < b->n && a->id[n] == b->id[n])
+		n++;
+	return n;
+}
+
+/* Renders a body as of a day on which year, month and day are others, in all formats of dates. */
+static int find_date(struct common *c, const char *path, const char *body, size_t n, struct err *err)
+{
+	enum { DAYS = 400 };
+	struct tokens ids;
+	int system, rc;
+
+	tokens_init(&ids);
+	rc = opening_render(c->render, path, body, n, (int64_t)time(NULL) + DAYS * 86400ll, &ids, &system, err);
+	c->dated = alike(&ids, &c->ids);
+	tokens_fini(&ids);
+	return rc;
+}
 
 static int add_body(struct common *c, const char *path, const char *body, size_t n, struct err *err)
 {
@@ -36,18 +62,17 @@ static int add_body(struct common *c, const char *path, const char *body, size_t
 	int system, rc;
 
 	tokens_init(&ids);
-	rc = opening_render(c->render, path, body, n, &ids, &system, err);
+	rc = opening_render(c->render, path, body, n, 0, &ids, &system, err);
 	if (!rc && !c->prompts++) {
 		for (size_t i = 0; i < ids.n; i++)
 			tokens_put(&c->ids, ids.id[i]);
 		c->n = c->shortest = ids.n;
 		c->system = system;
+		rc = find_date(c, path, body, n, err);
 	} else if (!rc) {
-		size_t k = 0;
+		size_t k = alike(&ids, &c->ids);
 
-		while (k < ids.n && k < c->n && ids.id[k] == c->ids.id[k])
-			k++;
-		c->n = k;
+		c->n = k < c->n ? k : c->n;
 		c->shortest = ids.n < c->shortest ? ids.n : c->shortest;
 		c->system = system < c->system ? system : c->system;
 	}
@@ -257,6 +282,10 @@ static int make(const struct options *o, const char *to, struct err *err)
 	rc = read_prompts(&c, o, &s, err);
 	if (!rc)
 		rc = cut(&c, pos, &from.n_pos, err);
+	if (!rc && c.dated < (size_t)pos[from.n_pos - 1])
+		log_warn("the chat template writes the date at token %zu: on another day, prompts find nothing of the "
+		         "pack that comes after it",
+		         c.dated);
 	if (!rc)
 		rc = compute(&s, &c, pos, from.n_pos, err);
 	from.model = s.identity;

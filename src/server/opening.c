@@ -69,8 +69,8 @@ static int read_body(struct generation *g, const char *body, size_t n, struct to
 	return 0;
 }
 
-int opening_render(struct opening *o, const char *path, const char *body, size_t n, struct tokens *ids, int *system,
-                   struct err *err)
+int opening_render(struct opening *o, const char *path, const char *body, size_t n, int64_t now, struct tokens *ids,
+                   int *system, struct err *err)
 {
 	const struct endpoint *endpoint = endpoint_of(path);
 	struct exchange x = { .srv = &o->server, .model = &o->model, .key = NO_KEY };
@@ -81,6 +81,8 @@ int opening_render(struct opening *o, const char *path, const char *body, size_t
 		return err_set(err, E_UNSUPPORTED, "%s: no path that answers chats", path);
 	g = generation_new(&o->model.served, endpoint);
 	g->x = &x;
+	if (now)
+		g->created = now;
 	g->images.store = &o->model.images;
 	g->images.folders = &o->server.image_folders;
 	g->images.hosts = &o->server.image_hosts;

@@ -245,6 +245,16 @@ class Refused(Packs):
             about = struct.unpack_from("<I", f.read(), 12)[0]
         self.assertGreater(about, 300)
 
+    def test_date(self):
+        """A template that writes the date makes a pack of one day, which is said."""
+        template = self.at("dated.jinja")
+        with open(os.path.join(MODEL, "chat_template.jinja")) as f, open(template, "w") as out:
+            out.write("{{ strftime_now('%d %b') }}" + f.read())
+        for options, word in (((), ""), (("--chat-template", template), "the chat template writes the date at token")):
+            p = subprocess.run([WEFT, "pack", MODEL, "--prompt", self.prompt, "--out", self.at("date%d.pack" % len(options)), *options],
+                               capture_output=True, text=True, timeout=120)
+            self.assertEqual((p.returncode, "writes the date" in p.stderr), (0, bool(word)), p.stderr)
+
     def test_no_pack(self):
         self.assertIn("No such file", self.refused("--pack", self.at("missing.pack")))
         self.assertIn("regular file", self.refused("--pack", self.tmp.name))

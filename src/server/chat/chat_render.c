@@ -2,7 +2,6 @@
  * goes on from the last message. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "server/chat/chat_steps.h"
@@ -279,7 +278,7 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		.add_generation_prompt = c->add_generation_prompt,
 		.bos_token = g->served->bos_token,
 		.eos_token = g->served->eos_token,
-		.now = (int64_t)time(NULL),
+		.now = g->created,
 	};
 	struct json *messages, *extra, *parts;
 	const struct json *tools;

@@ -102,7 +102,7 @@ struct generation {
 	void (*own_free)(void *own);
 	const char *reply_type; /* of a whole reply; NULL: JSON */
 	int sequence;           /* number of the next event */
-	int64_t created;        /* seconds since 1970 */
+	int64_t created;        /* seconds since 1970; the time that templates print */
 
 	struct choice *choice; /* [n_choice] */
 	int n_choice, n_done;
