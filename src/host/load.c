@@ -149,6 +149,17 @@ static void read_what_stays(const struct store *st, const struct model *m, const
 
 /* ---- text ---- */
 
+/* A draft head has no tokenizer, and a model that is not known is no better with one: that is told first. */
+static int no_tokenizer(struct session *s, const char *name, struct err *err)
+{
+	struct model *m;
+
+	if (model_bind(&m, s->store, err))
+		return err->code;
+	model_close(m);
+	return err_set(err, E_MISSING, "%s: not there, and text needs it", store_place(s->store, name));
+}
+
 static int open_tokenizer(struct session *s, unsigned what, struct err *err)
 {
 	static const char name[] = "tokenizer.json";
@@ -159,9 +170,7 @@ static int open_tokenizer(struct session *s, unsigned what, struct err *err)
 	buf_init(&json);
 	rc = store_document(s->store, name, &json, err);
 	if (rc == E_MISSING)
-		rc = !(what & LOAD_TOKENIZER) ?
-		             0 :
-		             err_set(err, E_MISSING, "%s: not there, and text needs it", store_place(s->store, name));
+		rc = what & LOAD_TOKENIZER ? no_tokenizer(s, name, err) : 0;
 	else if (!rc && tokenizer_open(&s->tok, json.p, json.n, err))
 		rc = err_prefix(err, "%s", store_place(s->store, name));
 	buf_fini(&json);

@@ -172,7 +172,9 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 
 	*out = NULL;
 	if (model_only_head(st))
-		return err_set(err, E_UNSUPPORTED, "%s: a draft head without its model", st->config_path);
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: a draft head without its model: serve that, with --draft-model FOLDER",
+		               st->config_path);
 	if (!type)
 		return err_set(err, E_MISSING, "%s: model_type: missing", st->config_path);
 	ops = find_family(type, &arch);

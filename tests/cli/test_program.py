@@ -470,6 +470,20 @@ def test_inspect_head():
     assert f"draft head     1 layer, a mixture of experts; " in text and f"({head['parameters']}) parameters" in text, text
 
 
+def test_other_folders():
+    """A folder that is no model to talk to is told what it is, before what it lacks; of a model only the tokenizer is missed."""
+    model = os.path.dirname(bundled)
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copy(bundled, d)
+        for config, want in (({"model_type": "zork9"}, 'model_type "zork9" is not known'),
+                             ({"model_type": "llama", "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 9},
+                              "a draft head without its model: serve that, with --draft-model"),
+                             (json.load(open(os.path.join(model, "config.json"))), "tokenizer.json: not there, and text needs it")):
+            with open(os.path.join(d, "config.json"), "w") as f:
+                json.dump(config, f)
+            assert want in run("run", d, "-p", "a b", code=1).stderr, want
+
+
 def test_bad_head():
     """A checkpoint whose draft head cannot be bound is no worse for it: why is said, and nothing of the head counts as used."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/deepseek_mtp/hf-bf16")
