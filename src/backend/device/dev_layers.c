@@ -138,7 +138,9 @@ void dev_conv(struct pass *p, float *out, const struct conv *c, int n_conv, cons
 	struct err err;
 
 	assert(n_conv <= CONVS);
-	if (dev_idle(d) || !shape_served(d, &view->shape))
+	if (c->apart > 1)
+		dev_refuse(d, "convolutions of inputs that lie apart");
+	if (dev_idle(d) || c->apart > 1 || !shape_served(d, &view->shape))
 		return;
 	m = state_memory(p, NULL, view, layer);
 	for (int i = 0; i < n_conv; i++) {
