@@ -189,6 +189,26 @@ with tempfile.TemporaryDirectory() as tmp:
     refused(in_tree("dsa_mtp"), "dsa_dense", "layer 2 has no experts", mlp_layer_types=["dense", "sparse", "dense"])
     same(beside("deepseek_v32"), "deepseek_v32")
     same(in_tree("qwen4_mtp"), "qwen4_mtp", 1e-3, full_attention_interval=3)
+
+    def as_mlx(tensors):
+        """As mlx-lm lays them out: convolutions turned, experts in stacks, norms as they are, and no draft head."""
+        out = {}
+        for name, (kind, shape, values) in tensors.items():
+            at = "language_model." + name
+            if name.endswith("conv1d.weight"):
+                shape = [shape[0], shape[2], 1]
+            if name.endswith("gate_up_proj"):
+                half, n = len(values) // shape[0] // 2, shape[0]
+                for i, part in enumerate(("gate", "up")):
+                    rows = b"".join(values[(2 * e + i) * half : (2 * e + i + 1) * half] for e in range(n))
+                    out[at.replace("experts.gate_up_proj", f"switch_mlp.{part}_proj.weight")] = kind, [n, shape[1] // 2, shape[2]], rows
+            elif not name.startswith("mtp."):
+                out[at.replace("experts.down_proj", "switch_mlp.down_proj.weight")] = kind, shape, values
+        return out
+
+    ids = os.path.join(tmp, "qwen4_mtp.json")
+    mlx = rewritten(changed(in_tree("qwen4_mtp"), "qwen4_mlx"), as_mlx)
+    check(logits(mlx, ids, mlx + ".logits") == logits(in_tree("qwen4_mtp"), ids, mlx + ".want"), "as mlx has it: other logits")
     same(beside("qwen4_exp"), "qwen4_exp", 1e-3, theirs=file("qwen4_exp/bf16"))
     same(beside("qwen4_exp_mtp"), "qwen4_exp_mtp", 1e-3, theirs=file("qwen4_exp_mtp/bf16"))
     refused(in_tree("qwen4_mtp"), "qwen4_often", "layer_types: layer 1", full_attention_interval=2)
