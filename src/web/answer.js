@@ -4,7 +4,7 @@ import { markdown } from "./markdown.js";
 import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
 import { model_fields } from "./state.js";
-import { box_of, call_box, thought_box } from "./turn.js";
+import { box_of, call_box, thought_box, thought_words } from "./turn.js";
 
 // Below this an answer came at once, as drafted ones do, and its rate would mean nothing.
 const SHORTEST_S = 0.1;
@@ -12,8 +12,12 @@ const SHORTEST_S = 0.1;
 const DRAW_SHARE = 0.25;
 const LIVE_MOST = 300000; // characters of a thought that are shown while it comes
 
+// Token counts of an answer that was stopped before the server told its usage.
+const usage_of = (t) => t && { prompt_tokens: t.cache_n + t.prompt_n, prompt_tokens_details: { cached_tokens: t.cache_n },
+  completion_tokens: t.predicted_n, completion_tokens_details: { accepted_prediction_tokens: t.draft_n_accepted } };
+
 function stats_of(answer) {
-  const u = answer.usage, parts = [];
+  const u = answer.usage ?? usage_of(answer.timings), parts = [];
   const begun = answer.first || performance.now(), seconds = (performance.now() - begun) / 1000;
   if (u) {
     const d = u.completion_tokens_details ?? {};
@@ -42,8 +46,9 @@ export class Answer {
     this.thought = thought_box(true);
     this.body = element("div", { class: "text" });
     this.calls = element("div");
+    this.speed = element("div", { class: "stats", "aria-hidden": "true" }); // changes too often to be read out
     this.thought.hidden = true;
-    this.box.append(this.progress, this.thought, this.body, this.calls);
+    this.box.append(this.progress, this.thought, this.body, this.calls, this.speed);
     this.begun = performance.now();
     this.first = 0;
     this.problem = null;     // an Error
@@ -58,7 +63,7 @@ export class Answer {
 
   request() {
     const body = { messages: this.conversation.messages(this.from?.id ?? this.parent), stream: true,
-      stream_options: { include_usage: true }, return_progress: true, cache_report: true, ...model_fields(), ...request_fields(this.conversation.settings) };
+      stream_options: { include_usage: true }, return_progress: true, timings_per_token: true, cache_report: true, ...model_fields(), ...request_fields(this.conversation.settings) };
     const system = system_message(this.conversation.settings);
     if (system) body.messages.unshift(system);
     if (this.from) {
@@ -84,13 +89,21 @@ export class Answer {
 
   // Open while thoughts come, unless the person closed them; folded once the answer begins.
   think(more) {
+    this.thought_from ??= performance.now();
     this.turn.reasoning_content = (this.turn.reasoning_content ?? "") + more;
     this.thought.hidden = false;
     if (this.turn.reasoning_content.length <= LIVE_MOST) this.thought.lastChild.append(shown_of(more));
   }
 
+  end_thought() {
+    this.thought.open = false;
+    if (!this.thought_from || this.turn.thought) return;
+    this.turn.thought = `${((performance.now() - this.thought_from) / 1000).toFixed(1)} s`;
+    this.thought.firstChild.textContent = thought_words(this.turn);
+  }
+
   say(more) {
-    if (this.turn.content === "") this.thought.open = false;
+    if (this.turn.content === "") this.end_thought();
     this.turn.content += more;
     this.draw_soon();
   }
@@ -101,8 +114,14 @@ export class Answer {
     call.id ||= delta.id ?? "";
     call.function.name += delta.function?.name ?? "";
     call.function.arguments += delta.function?.arguments ?? "";
-    this.thought.open = false;
+    this.end_thought();
     this.calls.replaceChildren(...calls.map(call_box));
+  }
+
+  show_speed(t) {
+    this.timings = t;
+    this.speed.textContent = `${t.predicted_n} tokens` +
+      (t.predicted_ms > 1000 * SHORTEST_S ? `, ${t.predicted_per_second.toFixed(1)} tokens/s` : "");
   }
 
   take(event) {
@@ -116,6 +135,7 @@ export class Answer {
       this.box.querySelector(".speaker .name").replaceChildren(name_of(event.model));
     }
     if (event.usage) this.usage = event.usage;
+    if (event.timings) this.show_speed(event.timings);
     const choice = event.choices?.[0], delta = choice?.delta;
     if (choice?.finish_reason === "length") this.turn.cut = "length";
     if (!delta) return;

@@ -1,7 +1,7 @@
 // conversation.js - a conversation as data: a tree of turns, of which one way from the root is shown.
 //
 // A turn is { id, parent, at, role, content } and what its role has besides: files, pictures and sounds of a user, reasoning_content,
-// tool_calls, model, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds
+// thought (its time), tool_calls, model, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds
 // another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
 // orders turns, and is later than the parent's.  No element of the page is known here.
 
@@ -158,10 +158,10 @@ function turn_from(t, earlier, last) {
   const good = is_text(t?.id) && t.id !== "" && ROLES.includes(t.role) && is_text(t.content) && (t.parent === "" || earlier.has(t.parent)) &&
     !earlier.has(t.id) && optional(t.files, list_of((f) => is_text(f?.name) && is_text(f.text))) &&
     optional(t.pictures, list_of(is_picture)) && optional(t.sounds, list_of(is_sound)) && optional(t.tool_calls, list_of(is_call)) &&
-    ["reasoning_content", "model", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
+    ["reasoning_content", "thought", "model", "stats", "cut", "tool_call_id", "name"].every((m) => optional(t[m], is_text));
   if (!good) throw new Error("one of its turns is malformed");
   const out = { id: t.id, parent: t.parent, at: Math.max(last + 1, Number.isSafeInteger(t.at) ? Math.min(t.at, Date.now()) : 0), role: t.role, content: t.content };
-  for (const m of ["files", "pictures", "sounds", "tool_calls", "reasoning_content", "model", "stats", "cut", "tool_call_id", "name"])
+  for (const m of ["files", "pictures", "sounds", "tool_calls", "reasoning_content", "thought", "model", "stats", "cut", "tool_call_id", "name"])
     if (t[m] !== undefined) out[m] = t[m];
   return out;
 }

@@ -6,7 +6,7 @@ import { by_id, element, name_of } from "./element.js";
 
 const FIELDS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "think", "system", "tools"];
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
-const HERE = "weft.settings", PRESETS = "weft.presets", KEY = "weft.key";
+const HERE = "weft.settings", PRESETS = "weft.presets", KEY = "weft.key", THEME = "weft.theme";
 
 // Storage may be forbidden, full, or hold what another version wrote.
 export function read(storage, name, otherwise) {
@@ -161,6 +161,15 @@ function done() {
 }
 by_id("tools").addEventListener("input", judge_tools);
 for (const f of FIELDS) by_id(f).addEventListener("change", () => by_id(f).checkValidity() && keep());
+function show_theme() {
+  const theme = read("localStorage", THEME, "");
+  by_id("theme").value = theme;
+  document.documentElement.dataset.theme = theme;
+}
+by_id("theme").addEventListener("change", () => {
+  write("localStorage", THEME, by_id("theme").value);
+  show_theme();
+});
 by_id("key").addEventListener("change", () => write("sessionStorage", KEY, api_key()));
 by_id("settings-reset").addEventListener("click", () => {
   fill({});
@@ -181,9 +190,11 @@ addEventListener("storage", (e) => {
     for_new = set_fields(read("localStorage", HERE, {}));
     if (!own) show_settings(null, null);
   }
+  if (e.key === THEME) show_theme();
   if (e.key === PRESETS) show_presets(by_id("preset").value);
 });
 
 by_id("key").value = read("sessionStorage", KEY, "");
 show_presets();
 show_settings(null, null);
+show_theme();

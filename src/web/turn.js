@@ -19,9 +19,12 @@ export function box_of(role, name, at) {
     element("div", { class: "speaker" }, element("span", { class: "name" }, name ?? WHO[role]), ...(at > EARLIEST ? [" · ", time_of(at)] : [])));
 }
 
+// turn.thought: how long it took; turns of earlier versions do not tell.
+export const thought_words = (turn) => (turn?.thought ? `Thought for ${name_of(turn.thought)}` : "Thinking");
+
 // Thoughts, folded away once they are over.  The text is the second child.
-export function thought_box(open) {
-  return element("details", { class: "thought", open }, element("summary", {}, "Thinking"), element("div", { class: "text" }));
+export function thought_box(open, turn = null) {
+  return element("details", { class: "thought", open }, element("summary", {}, thought_words(turn)), element("div", { class: "text" }));
 }
 
 export function call_box(call) {
@@ -82,7 +85,7 @@ export function draw_turn(turn, conversation, last, acts) {
   const name = turn.role === "tool" ? "Result of " + name_of(turn.name ?? "a tool") : turn.model ? name_of(turn.model) : undefined;
   const box = box_of(turn.role, name, turn.at);
   if (turn.reasoning_content) {
-    const thought = thought_box(false);
+    const thought = thought_box(false, turn);
     thought.lastChild.append(shown_of(turn.reasoning_content));
     box.append(thought);
   }

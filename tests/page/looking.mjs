@@ -116,6 +116,18 @@ test('at phone width, light and dark', async () => {
 		colours.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
 	}
 	assert.notEqual(colours[0], colours[1]);
+	// The person's choice counts more than the system's, and is kept.
+	const { page } = now;
+	await page.click('#settings-open');
+	await page.selectOption('#theme', 'light');
+	await page.click('#settings-close');
+	for (const again of [false, true]) {
+		if (again) {
+			await page.reload();
+			await ready();
+		}
+		assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), colours[0]);
+	}
 });
 
 test('everything is reached and has a name by keyboard', async () => {

@@ -88,8 +88,11 @@ test('stopped by Escape; an edit meanwhile stays in its editor', async () => {
 		await page.waitForFunction(() => document.querySelector('.message.assistant > .text')?.textContent);
 		assert.equal(await user(0).getByRole('button', { name: 'Edit' }).isDisabled(), true);
 		assert.equal(await page.locator('#send').isEnabled(), false);
+		// How far it is, while it comes; and how far it came.
+		await page.waitForFunction(() => /^\d+ tokens/.test(document.querySelector('.message.assistant .stats')?.textContent));
+		await picture('streaming');
 		await page.keyboard.press('Escape');
-		assert.match(await (await answer()).locator('.stats').innerText(), /stopped/);
+		assert.match(await (await answer()).locator('.stats').innerText(), /^prompt \d+ tokens, .* \d+ tokens.*stopped$/);
 		await now.server.idle();
 		assert.equal(await page.locator('#send').isEnabled(), true);
 	} finally {
@@ -143,9 +146,16 @@ test('thinking is open while it streams, and then folded', async () => {
 	await page.locator('details.thought[open]:not([hidden])').waitFor();
 	await send({ content: 'Seven' });
 	await page.locator('details.thought:not([open])').waitFor();
+	const lasted = () => page.locator('details.thought summary').innerText();
+	assert.match(await lasted(), /^Thought for \d+\.\d s$/);
 	await send({}, 'stop');
 	await page.evaluate(() => globalThis.stream.close());
 	assert.equal(await said(await answer()), 'Seven');
+	const before = await lasted();
+	await page.reload();
+	await ready();
+	await answer();
+	assert.equal(await lasted(), before);
 });
 
 test('a thought of the model can be read', async () => {
