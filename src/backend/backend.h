@@ -216,7 +216,7 @@ size_t kv_group_head_bytes(const struct kv_group *g, struct kv_pair pair);
 
 /* How S moves from token to token; equations, parameters and costs stand in the rule's file. */
 enum recur_rule_id {
-	RECUR_DELTA, /* gated delta net: backend/cpu/rule_delta.c */
+	RECUR_DELTA, /* gated delta net: backend/cpu/state/rule_delta.c */
 	RECUR_FIXED, /* linear attention with a fixed decay per head: rule_fixed.c */
 	RECUR_SSM,   /* Mamba-2: rule_ssm.c */
 	RECUR_KDA,   /* gated delta with a decay per key channel: rule_kda.c */

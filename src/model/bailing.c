@@ -7,7 +7,7 @@
  * Attention in 3.0 (kda.h), and before it linear attention of fixed decay:
  *
  *     [q | k | v] = query_key_value u;  q, k = rope(rms(q)), rope(rms(k)) by head
- *     dense (rms by groups(recurrence(q, k, v)) sigmoid(g_proj u))           (backend/cpu/rule_fixed.c)
+ *     dense (rms by groups(recurrence(q, k, v)) sigmoid(g_proj u))           (backend/cpu/state/rule_fixed.c)
  *
  * whose head h in layer i decays by exp(-slope_h f(i)), slopes as ALiBi's, f = 1 - (i - 1) / (L - 1) + 1e-5 as in
  * Hugging Face's code, above 1 in the first layer.  Mixtures choose within groups, of which a rejected one has no

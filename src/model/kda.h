@@ -1,4 +1,4 @@
-/* kda.h - the block of Kimi Delta Attention (backend/cpu/rule_kda.c).  Inside src/model/.
+/* kda.h - the block of Kimi Delta Attention (backend/cpu/state/rule_kda.c).  Inside src/model/.
  *
  *     x = q u | k u | v u;  out = o_proj (rms by head (kda(conv x, f u, b u)) sigmoid(g u))
  *

@@ -1,4 +1,4 @@
-/* mamba.h - the Mamba-2 block: projections around convolution and state (backend/cpu/rule_ssm.c).  Inside src/model/.
+/* mamba.h - the Mamba-2 block: projections around convolution and state (backend/cpu/state/rule_ssm.c).  Inside src/model/.
  *
  *     [z | x B C | dt] = in_proj h     y = ssm(SiLU(conv(x B C)), dt)     out = out_proj norm(y SiLU(z)) */
 #ifndef MODEL_MAMBA_H

@@ -6,7 +6,7 @@
  *     a full layer:    h += rms(attention(h));  h += rms(ffn(h))
  *
  *     x = q u | k u | v u;  delta = o_proj (rms by head (recurrence(conv x, a u, b u)) SiLU(g u))
- *                                                                            (backend/cpu/rule_delta.c)
+ *                                                                            (backend/cpu/state/rule_delta.c)
  *
  * Keys are shorter than values, beta goes up to 2, and the norms of attention's queries and keys run over all heads of a
  * row.  The convolutions are three in published files, one in what newer programs write. */

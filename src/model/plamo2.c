@@ -3,7 +3,7 @@
  *     h = E[token];  per layer:  h += norm(mixer(norm(h)));  h += norm(mlp(norm(h)));  logits = norm(h) E'
  *
  *     per head [z | x] = in_proj h;  x = SiLU(conv(x));  [B | C | dt] = bcdt_proj x, each through its norm
- *     out_proj (ssm(x, B, C, dt_proj dt) SiLU(z))                             (backend/cpu/rule_ssm.c)
+ *     out_proj (ssm(x, B, C, dt_proj dt) SiLU(z))                             (backend/cpu/state/rule_ssm.c)
  *
  * Gains of norms are stored without what they have in common: 1 before a block and at the end, 1/5 after a mixer and
  * 5^-1.5 after an MLP.  Queries and keys have a gain for each head.  attention_window_size is not looked at: no

@@ -3,7 +3,7 @@
  *     h = ln(E[token]);  per layer:  h += time(ln(h));  h += channel(ln(h));  logits = lm_head ln(h)
  *
  *     x_* = u + (u before - u) mu_*                                      for r, w, k, v, a, g
- *     time = o_proj (rule(r x_r, k x_k, v, w_lora x_w, a_lora x_a) g_lora x_g)     (backend/cpu/rule_rwkv7.c)
+ *     time = o_proj (rule(r x_r, k x_k, v, w_lora x_w, a_lora x_a) g_lora x_g)     (backend/cpu/state/rule_rwkv7.c)
  *     v = v x_v, from the second layer on mixed with the first layer's by sigmoid(v_lora x_v)
  *     channel = value relu(key x_k)^2
  *

@@ -1,4 +1,4 @@
-/* scan.h - Mamba's block: projections around convolution and selective scan (backend/cpu/rule_scan.c).  Inside src/model/.
+/* scan.h - Mamba's block: projections around convolution and selective scan (backend/cpu/state/rule_scan.c).  Inside src/model/.
  *
  *     [x | z] = in_proj h;  x = SiLU(conv(x));  [dt | B | C] = x_proj x, each through its norm, where there are norms
  *     out = out_proj (scan(x, dt_proj dt, B, C) SiLU(z)) */

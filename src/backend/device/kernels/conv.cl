@@ -1,5 +1,5 @@
 /* conv.cl - the short causal convolution of recurrent layers, and the end of a recurrent layer: tails, and rows that go on the
- * tape (backend/cpu/conv.c, recur.c). */
+ * tape (backend/cpu/state/conv.c, recur.c). */
 #include "dialect.cl"
 #include "math.cl"
 #include "../kernel_shapes.h"

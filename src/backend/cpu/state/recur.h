@@ -6,7 +6,7 @@
 #ifndef BACKEND_CPU_RECUR_H
 #define BACKEND_CPU_RECUR_H
 
-#include "backend/cpu/conv.h"
+#include "backend/cpu/state/conv.h"
 #include "backend/cpu/recur_kernels.h"
 
 struct recur_rule;

@@ -13,7 +13,7 @@
  * 24; S itself is small. */
 #include <string.h>
 
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 static void keys(const struct recur_part *p, int i0, int n)
 {

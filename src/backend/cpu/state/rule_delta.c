@@ -15,7 +15,7 @@
  * each element. */
 #include <math.h>
 
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 static void keys(const struct recur_part *p, int i0, int n)
 {

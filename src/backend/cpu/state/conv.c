@@ -5,7 +5,7 @@
  *
  * Each channel is its own: parts are stretches of channels, each of which moves its part of
  * the tail and writes its part of the tape. */
-#include "backend/cpu/conv.h"
+#include "backend/cpu/state/conv.h"
 
 #include <assert.h>
 #include <string.h>

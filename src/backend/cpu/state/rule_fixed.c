@@ -12,7 +12,7 @@
  * and written every fifth token; S'q, decay and update are three operations on each element. */
 #include <math.h>
 
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 static void keys(const struct recur_part *p, int i0, int n)
 {

@@ -9,7 +9,7 @@
  *
  * Tokens go through S one by one, whatever the step's cut, so a row's bits are the same
  * however it came. */
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "backend/cpu/conv.h"
+#include "backend/cpu/state/conv.h"
 #include "backend/cpu/row_tables.h"
 
 struct ngram_job {

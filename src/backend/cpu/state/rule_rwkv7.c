@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 /* A token's vectors of dim_k on the desk. */
 enum { READ, QUERY, PUT, PUT2, DECAY, KEY_ROWS };

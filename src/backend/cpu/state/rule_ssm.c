@@ -11,7 +11,7 @@
  * Tape: B of the groups; decay and dt x of the heads. Bytes per sequence and layer: 4 heads dim_k
  * dim_v, and 4 (width - 1) channels of tail. Floor: S read once per token and layer, and written
  * every fifth token; S'C, decay and update are three operations on each element. */
-#include "backend/cpu/recur.h"
+#include "backend/cpu/state/recur.h"
 
 static void keys(const struct recur_part *p, int i0, int n)
 {
