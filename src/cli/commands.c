@@ -7,7 +7,7 @@
 #include "base/cpu.h"
 #include "base/fault.h"
 #include "cli/cli.h"
-#include "cli/several_options.h"
+#include "cli/options/several_options.h"
 
 static const char about_model[] =
 	"MODEL is a GGUF file, a folder with config.json, tokenizer.json and safetensors, or a\n"

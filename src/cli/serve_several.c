@@ -10,7 +10,7 @@
 #include "base/ticket.h"
 #include "cli/pull.h"
 #include "cli/serving.h"
-#include "cli/several_options.h"
+#include "cli/options/several_options.h"
 #include "host/load.h"
 #include "host/several.h"
 #include "server/server.h"

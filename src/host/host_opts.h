@@ -1,6 +1,6 @@
 /* host_opts.h - what a model is to be opened with: a description that knows no command line.
  *
- * The commands fill it in from their options (cli/option_table.c), a test or another program by hand.
+ * The commands fill it in from their options (cli/options/option_table.c), a test or another program by hand.
  * Strings and lists are borrowed until session_close. */
 #ifndef HOST_HOST_OPTS_H
 #define HOST_HOST_OPTS_H
@@ -15,7 +15,7 @@
 struct texts {
 	const char **v;
 	int n;
-	int source; /* used by a parser of options: which source gave them (cli/options.c) */
+	int source; /* used by a parser of options: which source gave them (cli/options/options.c) */
 };
 
 /* Speculation: docs/speculation.md. */

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/option_table.h"
-#include "cli/several_options.h"
+#include "cli/options/option_table.h"
+#include "cli/options/several_options.h"
 #include "held.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 
 /* Text broken at spaces to a width, each line after the first indented. */
 static void wrapped(const char *text, int indent, int column, int width)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 
 /* The first n bytes of text as text: no line begins with a control character, and a dash is a dash. */
 static void put_some(const char *text, size_t n)

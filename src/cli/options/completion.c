@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 
 /* The first word of a command's name, once for commands that share it. */
 static bool first_of_name(const struct command *c)

@@ -1,6 +1,6 @@
 /* several_options.c - `weft serve` with several models: a copy of the options for each, from words, the [model] sections of the
  * file of options, and a folder of models. */
-#include "cli/several_options.h"
+#include "cli/options/several_options.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
-#include "cli/option_table.h"
+#include "cli/options/option_table.h"
 
 enum { MODELS_MAX = 1000 };
 

@@ -2,8 +2,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "cli/option_table.h"
-#include "cli/several_options.h"
+#include "cli/options/option_table.h"
+#include "cli/options/several_options.h"
 #include "server/server.h"
 
 #define AT(field) offsetof(struct options, field)

@@ -12,8 +12,8 @@
 #include "base/buf.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "cli/option_table.h"
-#include "cli/several_options.h"
+#include "cli/options/option_table.h"
+#include "cli/options/several_options.h"
 #include "server/server.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
