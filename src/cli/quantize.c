@@ -14,9 +14,9 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "bench/calibrate.h"
 #include "cli/cli.h"
 #include "cli/new_path.h"
+#include "host/calibrate.h"
 #include "host/load.h"
 #include "export/from_folder.h"
 #include "export/from_tower.h"
@@ -225,7 +225,7 @@ static int make(struct quantize *q, struct err *err)
 	int rc = q->o->imatrix ? imatrix_read(&q->importance, q->o->imatrix, err) : 0;
 
 	if (!rc && q->o->calibrate)
-		rc = calibrate(&q->importance, q->o, err);
+		rc = calibrate(&q->importance, q->o->calibrate, &q->o->load, err);
 	if (!rc)
 		rc = name_job(q, err);
 	if (rc)

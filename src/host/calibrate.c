@@ -1,12 +1,11 @@
 /* calibrate.c - see calibrate.h. */
-#include "bench/calibrate.h"
+#include "host/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "cli/cli.h"
 #include "host/load.h"
 
 enum { TEXT_MAX = 64 << 20, PIECE = 512 };
@@ -79,25 +78,25 @@ static int read_all(struct session *s, const char *path, struct err *err)
 	return rc;
 }
 
-int calibrate(struct imatrix *m, const struct options *given, struct err *err)
+int calibrate(struct imatrix *m, const char *text, const struct host_opts *load, struct err *err)
 {
 	const struct observer observer = { see, m };
-	struct options o = *given;
+	struct host_opts o = *load;
 	struct session s = { 0 };
 	int rc;
 
 	*m = (struct imatrix){ 0 };
-	o.load.arith = ARITH_F32;
-	o.load.device = "cpu"; /* only products of the processor call the observer */
-	o.load.parallel = o.load.queue = 1;
-	o.load.prefix_bytes = 0;
-	o.load.draft.n = 0;
-	o.load.ctx_default = PIECE;
-	rc = session_open(&s, &o.load, LOAD_ENGINE | LOAD_BY_HAND | LOAD_TOKENIZER, err);
+	o.arith = ARITH_F32;
+	o.device = "cpu"; /* only products of the processor call the observer */
+	o.parallel = o.queue = 1;
+	o.prefix_bytes = 0;
+	o.draft.n = 0;
+	o.ctx_default = PIECE;
+	rc = session_open(&s, &o, LOAD_ENGINE | LOAD_BY_HAND | LOAD_TOKENIZER, err);
 	if (rc)
 		return rc;
 	s.be->observer = &observer;
-	rc = read_all(&s, o.calibrate, err);
+	rc = read_all(&s, text, err);
 	s.be->observer = NULL;
 	imatrix_finish(m);
 	for (size_t i = 0; i < s.store->n && !rc; i++)
