@@ -41,6 +41,9 @@ enum {
 	CMD_AGENTS = 1 << 19, /* reads no file of options either */
 };
 
+/* Whether a model takes images. */
+enum sees { SEES_UNKNOWN, SEES_NOT, SEES };
+
 struct ints {
 	int *v;
 	int n;

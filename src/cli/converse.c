@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/console.h"
+#include "cli/pictures.h"
 #include "cli/talk.h"
 
 enum { FILE_MAX = 64 << 20 }; /* bytes of a saved conversation */
@@ -58,8 +59,50 @@ static void ask(struct chat *c)
 	cut_messages(t, c->turn[--c->n_turn]);
 }
 
+/* Text between images, without the blanks next to one. */
+static void put_between(struct talk *t, const char *text, size_t n, bool after)
+{
+	size_t lead = after ? strspn(text, " \t\n") : 0;
+
+	lead = lead < n ? lead : n;
+	while (n > lead && strchr(" \t\n", text[n - 1]))
+		n--;
+	talk_text(t, text + lead, n - lead);
+}
+
+/* Images whose paths are words of the text, in their places.  *rest: what follows the last; false: one cannot be read. */
+static bool put_pictures(struct talk *t, const char *text, const char **rest)
+{
+	const size_t before = talk_shown(t);
+	struct picture_word w;
+	struct err err;
+	size_t at = 0;
+
+	*rest = text;
+	while (picture_next(text, at, &w)) {
+		if (talk_sees(t) == SEES_NOT)
+			fprintf(stderr, "[%s reads text only: %s is sent as text]\n", t->name, w.path);
+		else if (talk_sees(t) == SEES_UNKNOWN)
+			fprintf(stderr, "[does %s see? %s is sent as text, /image sends the image]\n", t->name, w.path);
+		if (talk_sees(t) != SEES)
+			return true;
+		put_between(t, text + at, w.at - at, at > 0);
+		if (talk_image(t, w.path, &err)) {
+			fprintf(stderr, "weft run: %s\n", err.msg);
+			talk_shown_cut(t, before);
+			return false;
+		}
+		fprintf(stderr, "[image %s]\n", w.path);
+		at = w.at + w.n;
+		*rest = text + at + strspn(text + at, " \t\n");
+	}
+	return true;
+}
+
 static void turn(struct chat *c, const char *text)
 {
+	if (!put_pictures(c->t, text, &text))
+		return;
 	note_turn(c);
 	talk_message_put(c->t, "user", text, strlen(text));
 	ask(c);
@@ -69,6 +112,7 @@ static void begin(struct chat *c)
 {
 	c->n_turn = 0;
 	conversation_begin(c->t);
+	talk_images_forget(c->t);
 }
 
 /* ---- commands ---- */
@@ -102,8 +146,7 @@ static bool keep_last_question(struct chat *c, struct err *err)
 	struct talk *t = c->t;
 	struct buf whole;
 	struct json *list;
-	size_t at = c->turn[c->n_turn - 1], n;
-	const char *text;
+	size_t at = c->turn[c->n_turn - 1];
 
 	buf_init(&whole);
 	buf_printf(&whole, "[%s]", t->messages.p + at + (t->messages.p[at] == ','));
@@ -111,12 +154,11 @@ static bool keep_last_question(struct chat *c, struct err *err)
 	buf_fini(&whole);
 	if (!list)
 		return false;
-	text = json_str(json_get(json_at(list, 0), "content"), &n);
 	cut_messages(t, at);
-	if (text)
-		talk_message_put(t, "user", text, n);
+	buf_puts(&t->messages, at ? "," : "");
+	json_put(&t->messages, json_at(list, 0));
 	json_free(list);
-	return text != NULL;
+	return true;
 }
 
 static void do_retry(struct chat *c, const char *rest)
@@ -177,6 +219,31 @@ static void do_set(struct chat *c, const char *rest)
 	set_option(c, name, rest + n + strspn(rest + n, " "));
 }
 
+/* An image for the text that follows, or for the next message. */
+static void do_image(struct chat *c, const char *rest)
+{
+	struct talk *t = c->t;
+	struct picture_word w;
+	struct err err;
+
+	picture_word(rest, &w);
+	if (!w.n) {
+		puts("/image PATH, or /image PATH TEXT; quotes or backslashes where the path has blanks");
+	} else if (talk_sees(t) == SEES_NOT && t->remote) {
+		fprintf(stderr, "weft run: %s reads text only\n", t->name);
+	} else if (talk_image(t, w.path, &err)) {
+		fprintf(stderr, "weft run: %s\n", err.msg);
+	} else {
+		rest += w.at + w.n;
+		rest += strspn(rest, " \t\n");
+		fprintf(stderr, "[image %s]\n", w.path);
+		if (*rest)
+			turn(c, rest);
+		else
+			puts("the next message shows it");
+	}
+}
+
 static void save(struct chat *c, const char *rest, const char *mode)
 {
 	FILE *f = *rest ? fopen(rest, mode) : NULL;
@@ -206,18 +273,20 @@ static void do_replace(struct chat *c, const char *rest)
 	save(c, rest, "w");
 }
 
-/* Whether each of list is a message with a role that is known and a text. */
-static bool are_messages(const struct json *list)
+/* Whether each of list is a message with a role that is known and a text, or (parts) a list of parts, as images make them
+ * where a server answers. */
+static bool are_messages(const struct json *list, bool parts)
 {
 	static const char *const roles[] = { "system", "user", "assistant" };
 
 	for (size_t i = 0; i < json_len(list); i++) {
 		const char *role = json_str(json_get(json_at(list, i), "role"), NULL);
+		const struct json *content = json_get(json_at(list, i), "content");
 		bool known = false;
 
 		for (int k = 0; role && k < 3; k++)
 			known |= !strcmp(role, roles[k]);
-		if (!known || !json_str(json_get(json_at(list, i), "content"), NULL))
+		if (!known || !(json_str(content, NULL) || (parts && json_kind(content) == JSON_ARRAY)))
 			return false;
 	}
 	return json_kind(list) == JSON_ARRAY;
@@ -253,7 +322,7 @@ static void do_load(struct chat *c, const char *rest)
 		fprintf(stderr, "weft run: %s\n", err.msg);
 	else if (!(list = json_parse(text.p, text.n, 0, &err)))
 		fprintf(stderr, "weft run: %s: %s\n", rest, err.msg);
-	else if (!are_messages(list))
+	else if (!are_messages(list, c->t->remote))
 		fprintf(stderr, "weft run: %s: is not a list of messages, each with role and content\n", rest);
 	else
 		take_messages(c, list);
@@ -271,6 +340,7 @@ static const struct {
 	{ "/retry", NULL, "", "answer the last question again", do_retry },
 	{ "/think", NULL, "on|off", "think before answers, where the model can", do_think },
 	{ "/set", NULL, "NAME VALUE", "an option of answers, as /set temp 0.7", do_set },
+	{ "/image", NULL, "PATH [TEXT]", "show an image; its path in a message does too", do_image },
 	{ "/save", NULL, "FILE", "write the conversation to a new file", do_save },
 	{ "/save!", NULL, "FILE", "the same, in place of a file that exists", do_replace },
 	{ "/load", NULL, "FILE", "go on with a saved conversation", do_load },
@@ -300,6 +370,7 @@ static bool is_word(const char *text, size_t n, const char *word)
 static bool command(struct chat *c, const char *text)
 {
 	size_t n = strcspn(text, " \n");
+	struct picture_word w;
 
 	if (*text != '/')
 		return false;
@@ -309,7 +380,7 @@ static bool command(struct chat *c, const char *text)
 			return true;
 		}
 	/* A path or a word of several lines is a message. */
-	if (memchr(text + 1, '/', n - 1) || strchr(text, '\n'))
+	if (memchr(text + 1, '/', n - 1) || strchr(text, '\n') || (picture_next(text, 0, &w) && !w.at))
 		return false;
 	printf("%.*s: not known; /help lists what is\n", (int)n, text);
 	return true;

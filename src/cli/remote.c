@@ -35,6 +35,7 @@ struct remote {
 	struct curl_slist *header;
 	char *base, *socket, *model; /* base: with the path */
 	int context;                 /* of the model; -1: not known */
+	enum sees sees;
 
 	/* State of the exchange under way. */
 	struct remote_answer *a; /* NULL: the whole reply goes into line */
@@ -281,6 +282,32 @@ static const char *listed(const struct json *list, size_t i)
 	return json_str(json_get(json_at(list, i), "id"), NULL);
 }
 
+/* Whether a list of words has one of two; SEES_UNKNOWN: it is not a list. */
+static enum sees has_word(const struct json *list, const char *a, const char *b)
+{
+	for (size_t i = 0; i < json_len(list); i++) {
+		const char *s = json_str(json_at(list, i), NULL);
+
+		if (s && (!strcmp(s, a) || !strcmp(s, b)))
+			return SEES;
+	}
+	return json_kind(list) == JSON_ARRAY ? SEES_NOT : SEES_UNKNOWN;
+}
+
+/* weft's own list has `capabilities`, llama-server's has them in a second list, gateways have `architecture`. */
+static enum sees listed_sees(const struct json *reply, size_t at)
+{
+	const struct json *model = json_at(json_get(reply, "data"), at);
+	enum sees sees = has_word(json_get(model, "capabilities"), "vision", "multimodal");
+
+	if (sees == SEES_UNKNOWN)
+		sees = has_word(json_get(json_at(json_get(reply, "models"), at), "capabilities"), "vision",
+		                "multimodal");
+	if (sees == SEES_UNKNOWN)
+		sees = has_word(json_get(json_get(model, "architecture"), "input_modalities"), "image", "vision");
+	return sees;
+}
+
 static int find_model(struct remote *r, const char *wish, struct err *err)
 {
 	const struct json *list;
@@ -305,6 +332,7 @@ static int find_model(struct remote *r, const char *wish, struct err *err)
 	s = listed(list, at);
 	if (!json_to_int(json_get(json_at(list, at), "max_model_len"), &context) && context > 0 && context <= INT32_MAX)
 		r->context = (int)context;
+	r->sees = listed_sees(j, at);
 	if (s)
 		r->model = xstrdup(s);
 	else
@@ -434,4 +462,9 @@ const char *remote_base(const struct remote *r)
 int remote_context(const struct remote *r)
 {
 	return r->context;
+}
+
+enum sees remote_sees(const struct remote *r)
+{
+	return r->sees;
 }

@@ -37,6 +37,8 @@ const char *remote_model(const struct remote *r);
 /* The address, with /v1 where it was given without a path; the most tokens of the model's context, -1 where the server does not say. */
 const char *remote_base(const struct remote *r);
 int remote_context(const struct remote *r);
+/* Whether the model takes images, if the server's list of models says so. */
+enum sees remote_sees(const struct remote *r);
 
 /* messages: JSON objects, separated by commas. */
 int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err);

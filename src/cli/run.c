@@ -155,7 +155,8 @@ int cmd_run(const struct options *given)
 		rc = remote_open(&t.remote, o, unsure ? o->text : NULL, &err);
 	else if (!(rc = pull_if_missing(o, &err)))
 		rc = session_open(&t.s, &o->load,
-		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE | (o->images.n ? LOAD_TOWER : 0u) |
+		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE |
+		                          (o->images.n || t.conversation ? LOAD_TOWER : 0u) |
 		                          (t.conversation ? LOAD_HUGE : 0u),
 		                  &err);
 	if (!rc) {

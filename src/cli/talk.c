@@ -270,9 +270,21 @@ static void show_end(struct talk *t, const struct event *ev)
 struct talk_seen {
 	struct sight sight;
 	struct images images;
-	struct buf
-		shown; /* what stands for them in the first message: marks, or parts of a remote one; empty: said already */
+	struct buf shown; /* what the next message of the user begins with: text with marks, or parts of a remote one */
 };
+
+void talk_text(struct talk *t, const char *text, size_t n)
+{
+	struct buf *shown = &t->seen->shown;
+
+	if (!t->remote) {
+		buf_put(shown, text, n);
+	} else if (n) {
+		buf_puts(shown, "{\"type\":\"text\",\"text\":");
+		json_put_str(shown, text, n);
+		buf_puts(shown, "},");
+	}
+}
 
 void talk_message_put(struct talk *t, const char *role, const char *text, size_t n)
 {
@@ -282,12 +294,14 @@ void talk_message_put(struct talk *t, const char *role, const char *text, size_t
 	if (t->seen && t->seen->shown.n && !strcmp(role, "user")) {
 		struct buf *shown = &t->seen->shown;
 
-		if (t->remote)
-			buf_printf(b, "[%s{\"type\":\"text\",\"text\":", shown->p);
-		else
-			buf_put(shown, text, n);
-		json_put_str(b, t->remote ? text : shown->p, t->remote ? n : shown->n);
-		buf_puts(b, t->remote ? "}]" : "");
+		talk_text(t, text, n);
+		if (t->remote) {
+			buf_putc(b, '[');
+			buf_put(b, shown->p, shown->n - 1);
+			buf_putc(b, ']');
+		} else {
+			json_put_str(b, shown->p, shown->n);
+		}
 		buf_reset(shown);
 	} else {
 		json_put_str(b, text, n);
@@ -303,35 +317,71 @@ static int put_remote_image(struct talk *t, const char *path, struct err *err)
 
 	buf_init(&file);
 	rc = file_read(path, image_limits_default.bytes, &file, err);
-	buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/");
-	buf_puts(b, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
-	buf_puts(b, ";base64,");
-	base64_put(b, file.p, file.n);
-	buf_puts(b, "\"}},");
+	if (!rc) {
+		buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/");
+		buf_puts(b, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
+		buf_puts(b, ";base64,");
+		base64_put(b, file.p, file.n);
+		buf_puts(b, "\"}},");
+	}
 	buf_fini(&file);
 	return rc;
+}
+
+enum sees talk_sees(const struct talk *t)
+{
+	if (t->remote)
+		return remote_sees(t->remote);
+	return t->s.tower ? SEES : SEES_NOT;
+}
+
+int talk_image(struct talk *t, const char *path, struct err *err)
+{
+	struct media *m;
+	int rc;
+
+	if (t->remote)
+		return put_remote_image(t, path, err);
+	if ((rc = media_of_file(&t->s, path, &m, err)))
+		return rc;
+	if (images_take(&t->seen->images, m, &t->seen->shown))
+		rc = err_set(err, E_LIMIT, "%s is one image more than the %d that a conversation may hold", path,
+		             IMAGES_MAX);
+	return rc;
+}
+
+size_t talk_shown(const struct talk *t)
+{
+	return t->seen->shown.n;
+}
+
+void talk_shown_cut(struct talk *t, size_t n)
+{
+	struct buf *shown = &t->seen->shown;
+
+	shown->n = n;
+	if (shown->p)
+		shown->p[n] = '\0';
 }
 
 int talk_images(struct talk *t, struct err *err)
 {
 	int rc = 0;
 
-	if (!t->o->images.n)
-		return 0;
 	t->seen = xcalloc(1, sizeof *t->seen);
 	buf_init(&t->seen->shown);
 	t->seen->images.sight = &t->seen->sight;
-	for (int i = 0; i < t->o->images.n && !rc; i++) {
-		const char *path = t->o->images.v[i];
-		struct media *m;
-
-		if (t->remote)
-			rc = put_remote_image(t, path, err);
-		else if (!(rc = media_of_file(&t->s, path, &m, err)) &&
-		         images_take(&t->seen->images, m, &t->seen->shown))
-			rc = err_set(err, E_LIMIT, "--image %s: one image more than %d", path, IMAGES_MAX);
-	}
+	for (int i = 0; i < t->o->images.n && !rc; i++)
+		rc = talk_image(t, t->o->images.v[i], err);
 	return rc;
+}
+
+void talk_images_forget(struct talk *t)
+{
+	if (!t->seen || t->seen->shown.n)
+		return;
+	images_fini(&t->seen->images);
+	t->seen->images.sight = &t->seen->sight;
 }
 
 void talk_images_end(struct talk *t)
@@ -389,9 +439,12 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	buf_fini(&b);
 	if (!messages)
 		return err->code;
-	if (t->seen && (parts = images_parts(&t->seen->images, messages, &problem))) {
+	if ((parts = images_parts(&t->seen->images, messages, &problem))) {
 		json_free(messages);
 		messages = parts;
+	} else if (problem.status) {
+		json_free(messages);
+		return err_set(err, E_MISSING, "%s", problem.message);
 	}
 	tokens_init(&bare);
 	template_output_init(&out);
@@ -413,7 +466,7 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
 			++*mark;
 		*thinks = split_opens(speech_of(t->s.tmpl), out.text.p, out.text.n);
-		if (t->seen && images_expand(&t->seen->images, ids, &(struct image_places){ mark, 1 }, 1, &problem))
+		if (images_expand(&t->seen->images, ids, &(struct image_places){ mark, 1 }, 1, &problem))
 			rc = err_set(err, E_ARG, "%s", problem.message);
 	}
 	tokens_fini(&bare);
@@ -469,8 +522,8 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 	struct ask ask = {
 		.prompt = ids->id,
 		.n_prompt = (int)ids->n,
-		.span = t->seen ? t->seen->images.span : NULL,
-		.n_span = t->seen ? t->seen->images.n_span : 0,
+		.span = t->seen->images.span,
+		.n_span = t->seen->images.n_span,
 		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
 		.sampling = t->s.sampling,
 		.stop_token = t->s.eos_id,

@@ -17,7 +17,7 @@ struct talk {
 	struct remote *remote;  /* --url: the server that answers; NULL: the model of s */
 	const char *name;       /* of the model */
 	struct buf messages;    /* JSON objects, separated by commas */
-	struct talk_seen *seen; /* images of the options; NULL: there are none */
+	struct talk_seen *seen; /* images of the conversation; NULL before talk_images */
 	char *system;           /* of /system; NULL: the options' */
 	bool conversation;
 	bool nothing_asked; /* the command line and standard input were empty */
@@ -38,9 +38,18 @@ bool talk_interrupted(void);
 void talk_interrupt(void);
 void talk_forget_interrupt(void);
 
-/* Reads the images of the options, which the first message of the user will show. */
+/* Begins with the images of the options, which the first message of the user will show. */
 int talk_images(struct talk *t, struct err *err);
 void talk_images_end(struct talk *t);
+/* Lets go of the images of another conversation, unless some wait for the next message. */
+void talk_images_forget(struct talk *t);
+enum sees talk_sees(const struct talk *t);
+/* Appends an image to what the next message of the user begins with; an error names the file.  So talk_text does with text. */
+int talk_image(struct talk *t, const char *path, struct err *err);
+void talk_text(struct talk *t, const char *text, size_t n);
+/* Bytes of what waits so, and back to that many. */
+size_t talk_shown(const struct talk *t);
+void talk_shown_cut(struct talk *t, size_t n);
 /* Appends a message; role is a plain word. */
 void talk_message_put(struct talk *t, const char *role, const char *text, size_t n);
 /* Appends the answer that came last, with its thinking. */

@@ -551,6 +551,72 @@ def test_picture():
     assert "weft-tiny has no tower" in run("run", "--image", picture, "-p", "x", code=1).stderr
 
 
+def test_picture_typed():
+    """A path among the words of a message, or after /image, shows what --image does."""
+    tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    model, pictures = os.path.join(tree, "models/weft-tiny-eyes"), os.path.join(tree, "tools/train/eval")
+    if not os.path.exists(os.path.join(model, "model.safetensors")):
+        return
+    with tempfile.TemporaryDirectory() as d:
+        spaced, broken = os.path.join(d, "my shapes.png"), os.path.join(d, "broken.png")
+        shutil.copy(os.path.join(pictures, "shapes.png"), spaced)
+        with open(broken, "wb") as f:
+            f.write(b"no picture")
+        t = terminal.Terminal([weft, "run", model, "--temp", "0"], {**env, "XDG_STATE_HOME": d, "COLUMNS": "500"})
+        stats = r"\[prompt (\d+) tokens, (\d+) cached"
+
+        def asked(line, answer):
+            t.type(line + "\r")
+            t.until(re.escape(answer))
+            n = int(t.until(stats)[1])
+            t.until(PROMPT)
+            return n
+
+        t.until(PROMPT)
+        # Dropped on the terminal, with quotes or backslashes; the answer of before is forgotten each time.
+        first = asked(f"'{spaced}' What colour is the circle?", "The colour of the circle is red.")
+        assert asked("/retry", "The colour of the circle is red.") == first
+        t.type("/new\r")
+        t.until("a new conversation.*?" + PROMPT)
+        again = asked(spaced.replace(" ", "\\ ") + " What colour is the circle?", "The colour of the circle is red.")
+        assert again == first, (first, again)
+        t.type("/new\r")
+        t.until("a new conversation.*?" + PROMPT)
+        asked(f"/image {pictures}/stars.png What colour are the stars?", "The colour of the stars is blue.")
+        t.type("/new\r")
+        t.until("a new conversation.*?" + PROMPT)
+        t.type(f"/image '{spaced}'\r")
+        t.until("the next message shows it.*?" + PROMPT)
+        assert asked("What colour is the circle?", "The colour of the circle is red.") == first
+        # What cannot be read is named, and is no turn.
+        for line in (f"/image {d}/gone.png What is it?", f"/image '{d}/no such.png'"):
+            t.type(line + "\r")
+            t.until(r"weft run: [^\n]*/(gone|no such)\.png[^\n]*No such file")
+            t.until(PROMPT)
+        t.type(f"{spaced!r} {broken} What is it?\r")
+        t.until(r"weft run: [^\n]*broken\.png: [^\n]*")
+        t.until(PROMPT)
+        t.type("/undo\r")
+        t.until("the last of 1 questions")
+        t.until(PROMPT)
+        # A path of nothing is text.
+        assert asked("What is the capital of France, gone.png?", "") < first
+        t.type("\x04")
+        assert t.end() == 0
+        # A model that reads text says so.
+        t = Terminal("run", "--temp", "0", "-n", "5")
+        t.until(PROMPT)
+        t.type(f"{spaced!r} What is it?\r")
+        t.until(r"\[weft-tiny reads text only: [^\n]*my shapes\.png is sent as text\]")
+        t.until(stats)
+        t.until(PROMPT)
+        t.type(f"/image {spaced!r}\r")
+        t.until("weft run: [^\n]*weft-tiny has no tower")
+        t.until(PROMPT)
+        t.type("\x04")
+        assert t.end() == 0
+
+
 def test_bad_tower():
     """A model whose tower cannot be bound runs as text, and says so; nothing of the tower counts as used."""
     with tempfile.TemporaryDirectory() as folder:

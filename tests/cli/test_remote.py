@@ -108,6 +108,46 @@ def test_conversation():
     s.close()
 
 
+def test_picture_typed():
+    """Images of a conversation with a server: its answer is the one of here, also after /retry and in a loaded conversation."""
+    tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    model, picture = os.path.join(tree, "models/weft-tiny-eyes"), os.path.join(tree, "tools/train/eval/shapes.png")
+    if not os.path.exists(os.path.join(model, "model.safetensors")):
+        return
+    s = serve(model)
+    with tempfile.TemporaryDirectory() as d:
+        own, counts = {**env, "XDG_STATE_HOME": d}, []
+
+        def asked(t, line):
+            t.type(line + "\r")
+            t.until("The colour of the circle is red")
+            counts.append(t.until(STATS)[1])
+            t.until(PROMPT)
+
+        here = Terminal([weft, "run", model, "--temp", "0"], own)
+        here.until(PROMPT)
+        asked(here, f"{picture} What colour is the circle?")
+        here.type("\x04")
+        assert here.end() == 0
+        for loaded in False, True:
+            t = Terminal([weft, "run", "--url", f"http://127.0.0.1:{s.port}", "--temp", "0"], own)
+            t.until(PROMPT)
+            if loaded:
+                t.type(f"/load {d}/saved\r")
+                t.until("1 questions loaded")
+                t.until(PROMPT)
+            else:
+                asked(t, f"{picture} What colour is the circle?")
+            asked(t, "/retry")
+            t.type(f"/save! {d}/saved\r")
+            t.until("1 questions saved")
+            t.until(PROMPT)
+            t.type("\x04")
+            assert t.end() == 0
+        assert len(set(counts)) == 1 and len(counts) == 4, counts
+    s.close()
+
+
 class Odd(BaseHTTPRequestHandler):
     """Other servers' manners."""
     MODELS = json.dumps({"data": [{"id": "odd"}, {"id": "second"}]}).encode()
@@ -190,6 +230,26 @@ def test_others():
         p = subprocess.run([weft, "run", "--url", base + "endless", *ask], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
                            text=True, env=env, timeout=PATIENCE)
     assert p.returncode == 1 and p.stderr.endswith("weft: cannot write standard output\n"), p
+    # Whether the model sees is not said: a path is text, and /image sends the image.  Other lists say it.
+    picture = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/train/eval/shapes.png")
+    models = Odd.MODELS
+    with tempfile.TemporaryDirectory() as d:
+        for also, line, note, kinds in (({}, f"see {picture} now", r"does odd see\?", None),
+                                        ({}, f"/image {picture} now", r"\[image ", ["image", "now"]),
+                                        ({"models": [{"capabilities": ["multimodal"]}]}, f"a {picture} b {picture}", r"\[image ",
+                                         ["a", "image", "b", "image"]),
+                                        ({"models": [{"capabilities": ["completion"]}]}, f"see {picture} now", "odd reads text only", None)):
+            Odd.MODELS = json.dumps(json.loads(models) | also).encode()
+            t = Terminal([weft, "run", "--url", base + "crlf"], {**env, "XDG_STATE_HOME": d})
+            t.until(PROMPT)
+            t.type(line + "\r")
+            t.until(note)
+            t.until(PROMPT)
+            t.type("\x04")
+            assert t.end() == 0
+            content = Odd.asked["messages"][0]["content"]
+            assert (content if kinds is None else [part.get("text", "image") for part in content]) == (line if kinds is None else kinds), content
+    Odd.MODELS = models
     odd.shutdown()
     odd.server_close()
 
