@@ -947,6 +947,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->pool_bytes = caches_pool(&m->caches).max;
 	if (e->pool_bytes)
 		e->stats.kv_pages = (int)(e->pool_bytes / caches_unit_bytes(&m->caches));
+	e->stats.kv_page_rows = caches_page_rows(&m->caches);
 	e->stats.slots = opts->seqs_max;
 	e->stats.parked_bytes_max = opts->park_bytes;
 	for (int i = 0; i < opts->n_drafter; i++)

@@ -296,8 +296,8 @@ struct engine_stats {
 	int64_t decode_step_ns; /* a step that only decodes, lately; 0: not yet known */
 	int slots;              /* sequences (and their states) there is room for */
 	int parked;             /* preempted sequences with a snapshot */
-	size_t parked_bytes, parked_bytes_max; /* of theirs outside the pool */
-	int kv_pages, kv_pages_used;
+	size_t parked_bytes, parked_bytes_max;     /* of theirs outside the pool */
+	int kv_pages, kv_pages_used, kv_page_rows; /* positions of one; 0: no pages */
 	size_t prefix_bytes, prefix_bytes_max;
 	int prefix_entries;
 	int64_t prefix_hits; /* admissions that found one */

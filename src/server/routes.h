@@ -16,7 +16,8 @@ extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_dro
 	tokenizer_info_endpoint, transcribe_endpoint, classify_endpoint, cohere_embed_endpoint,
 	llama_embedding_endpoint, pooling_endpoint, predict_endpoint, rerank_endpoint, score_endpoint,
 	similarity_endpoint, tei_embed_all_endpoint, tei_embed_endpoint, tei_info_endpoint, sleep_endpoint,
-	wake_up_endpoint, is_sleeping_endpoint, version_endpoint;
+	wake_up_endpoint, is_sleeping_endpoint, version_endpoint, load_endpoint, render_chat_endpoint,
+	render_texts_endpoint;
 
 /* Walks through served.aliases, which *at is at first: the next name, of *n bytes, or NULL. */
 const char *served_alias(const char **at, size_t *n);

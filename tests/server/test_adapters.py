@@ -2,14 +2,16 @@
 Answers must be what a server without any memory gives to one request alone, log-probabilities and all.
 Run as: test_adapters.py WEFT MODEL"""
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 from adapterkit import adapter
-from serverkit import Server
+from serverkit import PATIENCE, Server
 
 WEFT, MODEL = sys.argv[1:3]
 QUICK = os.environ.get("WEFT_TEST_QUICK")
@@ -113,6 +115,31 @@ class Test(unittest.TestCase):
                 t.join()
         self.assertEqual(wrong, [])
         self.assertEqual(s.metrics()["weft_prefix_wrong_total"], 0)
+
+    def test_told(self):
+        """Gateways read which adapters are in use."""
+        s, open_ones = self.start("--parallel", "1", "--draft-kind", "none"), []
+
+        def told(running, waiting):
+            line = re.search(r"(?m)^vllm:lora_requests_info\{(.*)\} (\S+)$", s.ask("GET", "/metrics").text())
+            self.assertLess(abs(float(line.group(2)) - time.time()), 100)
+            return line.group(1) == 'max_lora="2",running_lora_adapters="%s",waiting_lora_adapters="%s"' % (running, waiting)
+
+        self.assertTrue(told("", ""))
+        for model, seen in ("one", ("one", "")), ("two", ("one", "two")):
+            open_ones.append(s.connect())
+            open_ones[-1].request("POST", CHAT, ask(0, model=model, max_tokens=3900, ignore_eos=True, stream=True), {"x-request-id": model})
+            end = time.monotonic() + PATIENCE
+            while not told(*seen):
+                self.assertLess(time.monotonic(), end, s.ask("GET", "/metrics").text())
+        for model, seen in ("two", ("one", "")), ("one", ("", "")):
+            self.assertEqual(s.ask("DELETE", "/v1/requests/" + model).status, 200)
+            while not told(*seen):
+                self.assertLess(time.monotonic(), end)
+        for c in open_ones:
+            c.close()
+        self.assertIn('vllm:cache_config_info{block_size="64",num_gpu_blocks="%d"} 1' % s.metrics()["weft_kv_pages"],
+                      s.ask("GET", "/metrics").text())
 
     def test_disk(self):
         """What is kept on disk is found again by those with the same adapter, and by no other."""

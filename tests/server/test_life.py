@@ -490,17 +490,21 @@ class Counting(Test):
         self.assertEqual(m['weft_model_info{model="stub"}'], 1)
         self.assertEqual(m['vllm:num_requests_running{model_name="stub"}'], 0)
         self.assertEqual(m['vllm:request_success_total{model_name="stub",finished_reason="length"}'], 5)
+        self.assertEqual(m['vllm:gpu_prefix_cache_queries_total{model_name="stub"}'], m["weft_prompt_tokens_total"])
+        self.assertEqual(m['vllm:gpu_prefix_cache_hit_rate{model_name="stub"}'] * m["weft_prompt_tokens_total"], m["weft_cached_tokens_total"])
+        self.assertEqual([m['vllm:engine_sleep_state{model_name="stub",sleep_state="%s"}' % of]
+                          for of in ("awake", "weights_offloaded", "discard_all")], [1, 0, 0])
         names = set(re.findall(r"^# TYPE (\S+) histogram$", page, re.M))
         for name in ("weft_time_to_first_token_seconds", "weft_inter_token_seconds", "weft_queue_seconds",
                      "weft_request_seconds", "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
-                     "vllm:request_queue_time_seconds", "vllm:e2e_request_latency_seconds"):
+                     "vllm:request_queue_time_seconds", "vllm:e2e_request_latency_seconds", "vllm:time_per_output_token_seconds"):
             self.assertIn(name, names)
         for name in names:
             buckets = [float(v) for v in re.findall(r"^%s_bucket\{.*\} (\S+)$" % re.escape(name), page, re.M)]
             self.assertEqual(buckets, sorted(buckets))
             count = [float(v) for v in re.findall(r"^%s_count(?:\{.*\})? (\S+)$" % re.escape(name), page, re.M)]
             self.assertEqual(count, [buckets[-1]])
-            self.assertEqual(count[0], 10 if "inter_token" in name else 5, name)
+            self.assertEqual(count[0], 10 if "inter_token" in name or "per_output" in name else 5, name)
         # Every sample is described before it comes, and only once.
         described = re.findall(r"^# TYPE (\S+)", page, re.M)
         self.assertEqual(len(described), len(set(described)))

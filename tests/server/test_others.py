@@ -48,6 +48,25 @@ class Paths(SharedStub):
         self.assertIn("there is nothing at", self.s.post("/api/other", {}).json()["error"])
         self.assertEqual(self.s.post("/v1/messages/other", {}).json()["type"], "error")
 
+    def test_rendered(self):
+        """vLLM's /render: the tokens that an answer begins with, without the answer."""
+        s, body = self.s, user("how warm is it?", max_tokens=2)
+        r = s.post(CHAT + "/render", body).json()
+        self.assertEqual(r["token_ids"], s.post("/tokenize", {"messages": body["messages"]}).json()["tokens"])
+        self.assertEqual(len(r["token_ids"]), s.post(CHAT, body).json()["usage"]["prompt_tokens"])
+        self.assertEqual((r["model"], r["request_id"][:9]), ("stub", "chatcmpl-"))
+        texts = ["one", "two or three"]
+        r = s.post(COMPLETIONS + "/render", {"prompt": texts, "echo": True}).json()
+        self.assertEqual([x["token_ids"] for x in r], [s.post("/tokenize", {"prompt": t}).json()["tokens"] for t in texts])
+        self.assertEqual(s.post(COMPLETIONS + "/render", {"prompt": [5, 6, 7]}).json()[0]["token_ids"], [5, 6, 7])
+        for path, wrong in (CHAT, {"messages": 3}), (CHAT, user("a", temperature="hot")), (COMPLETIONS, {"prompt": {}}):
+            self.assertEqual(s.post(path + "/render", wrong).status, 400, wrong)
+
+    def test_load(self):
+        self.assertEqual(self.s.ask("GET", "/load").json(), {"server_load": 0})
+        for ping in self.s.ask("GET", "/ping"), self.s.post("/ping", {}):
+            self.assertEqual((ping.status, ping.json()["status"]), (200, "ok"))
+
     def test_version(self):
         of = self.s.ask("GET", "/version").json()["version"]
         self.assertRegex(of, r"^\d+\.\d+\.\d+$")

@@ -2,10 +2,12 @@
  *
  * Our own names come first, then those of vLLM for what has the same meaning there, since gateways scrape them. */
 #include <sys/resource.h>
+#include <time.h>
 
 #include "base/cpu.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "server/chat/generate.h"
 #include "server/chat/turns.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -350,6 +352,84 @@ static void put_request_success(const struct page *p, const struct engine_stats 
 		labelled(p, "request_success_total", "finished_reason", reason[i], e->finished[i]);
 }
 
+/* ---- what gateways ask of vLLM ---- */
+
+/* Names that vLLM had before, which production-stack reads. */
+static void put_aliases(const struct page *p, const struct metrics *m, const struct engine_stats *e)
+{
+	gauge(p, "gpu_cache_usage_perc", "As kv_cache_usage_perc.",
+	      e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0);
+	counter(p, "gpu_prefix_cache_queries_total", "As prefix_cache_queries_total.", e->prompt_tokens);
+	counter(p, "gpu_prefix_cache_hits_total", "As prefix_cache_hits_total.", e->cached_tokens);
+	gauge(p, "gpu_prefix_cache_hit_rate", "Hits by queries, 0 to 1.",
+	      e->prompt_tokens ? (double)e->cached_tokens / (double)e->prompt_tokens : 0);
+	histogram(p, "time_per_output_token_seconds", "As inter_token_latency_seconds.", &m->next_token);
+}
+
+/* loaded: the model is. */
+static void put_sleep_state(const struct page *p, bool loaded)
+{
+	describe(p, "engine_sleep_state", "gauge",
+	         "1 for the state that the model is in; weights and pages are given back together.");
+	labelled(p, "engine_sleep_state", "sleep_state", "awake", loaded);
+	labelled(p, "engine_sleep_state", "sleep_state", "weights_offloaded", 0);
+	labelled(p, "engine_sleep_state", "sleep_state", "discard_all", !loaded);
+}
+
+/* Names of the adapters of a model that have a request which runs (or waits), with commas between. */
+static void put_adapters(struct buf *b, const struct server *s, const struct served *d, bool running)
+{
+	bool first = true;
+
+	for (int a = 0; a < d->n_adapter; a++) {
+		bool found = false;
+
+		for (size_t i = 0; i < s->n_all && !found; i++) {
+			const struct exchange *x = s->all[i];
+			const struct generation *g = x->work;
+
+			if (!x->conn || x->stage != RUNNING || x->route->endpoint->wake != generation_wake || !g ||
+			    g->served != d)
+				continue;
+			for (int k = 0; k < g->adapters.n && !found; k++)
+				for (int c = 0; c < g->n_choice && g->adapters.of[k] == d->adapter[a].of; c++)
+					found |= !g->choice[c].done && g->choice[c].started == running;
+		}
+		if (found) {
+			buf_printf(b, "%s%s", first ? "" : ",", d->adapter[a].name);
+			first = false;
+		}
+	}
+}
+
+/* Labels say all; the value of the adapters' is the time. */
+static void put_infos(const struct page *p, const struct server *s, const struct served *d,
+                      const struct engine_stats *e)
+{
+	struct buf more, names;
+
+	buf_init(&more);
+	buf_init(&names);
+	if (e->kv_page_rows) {
+		describe(p, "cache_config_info", "gauge",
+		         "Pages of keys and values: positions of one, how many there are.");
+		buf_printf(&more, "block_size=\"%d\",num_gpu_blocks=\"%d\"", e->kv_page_rows, e->kv_pages);
+		sample(p, "cache_config_info", more.p, 1);
+	}
+	describe(p, "lora_requests_info", "gauge", "Adapters that can be used at once, and those of requests.");
+	buf_reset(&more);
+	buf_printf(&more, "max_lora=\"%d\"", d->n_adapter);
+	for (int running = 1; running >= 0; running--) {
+		buf_reset(&names);
+		put_adapters(&names, s, d, running);
+		buf_printf(&more, ",%s_lora_adapters=", running ? "running" : "waiting");
+		json_put_str(&more, names.p, names.n);
+	}
+	sample(p, "lora_requests_info", more.p, (double)time(NULL));
+	buf_fini(&names);
+	buf_fini(&more);
+}
+
 /* What is counted of every model. */
 struct per_model {
 	const struct page *page;
@@ -468,6 +548,11 @@ static void put_page(struct buf *b, struct server *s, struct known_model *m, con
 	vllm.labels = model.p;
 	put_shared(&vllm, true, &s->metrics, e);
 	put_request_success(&vllm, e);
+	put_aliases(&vllm, &s->metrics, e);
+	put_sleep_state(&vllm, m != NULL);
+	vllm.labels = ""; /* these two have labels of their own alone */
+	if (m)
+		put_infos(&vllm, s, &m->served, e);
 	buf_fini(&model);
 }
 

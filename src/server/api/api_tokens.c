@@ -1,4 +1,4 @@
-/* api_tokens.c - POST /tokenize, /detokenize and /apply-template, and GET /props: what
+/* api_tokens.c - POST /tokenize, /detokenize, /apply-template and vLLM's /render, and GET /props: what
  * a prompt becomes, without an answer.  Names are those of vLLM and llama.cpp, of
  * which either may be used. */
 #include <stdio.h>
@@ -181,6 +181,82 @@ const struct endpoint tokenize_endpoint = {
 	.any_length = true,
 	.read = read_tokenize,
 	.own_new = telling_new,
+	.own_free = free,
+};
+
+/* ---- /render: the prompt of a chat or a completion, as its answer would begin with ---- */
+
+static void *rendered_own(void)
+{
+	return completions_endpoint.own_new();
+}
+
+static int read_rendered_chat(struct generation *g, struct json *body, struct problem *p)
+{
+	return chat_endpoint.read(g, body, p);
+}
+
+static int read_rendered_text(struct generation *g, struct json *body, struct problem *p)
+{
+	return completions_endpoint.read(g, body, p);
+}
+
+static void put_rendered(struct generation *g, int i)
+{
+	const struct tokens *t = &g->prompt[i];
+	struct buf *b = &g->echo;
+
+	buf_printf(b, "{\"request_id\":\"%s%s\",\"model\":", g->endpoint->id_prefix, g->x->id);
+	json_put_cstr(b, model_shown(g));
+	buf_puts(b, ",\"token_ids\":[");
+	for (size_t k = 0; k < t->n && allowance_spend(1); k++)
+		buf_printf(b, k ? ",%d" : "%d", t->id[k]);
+	buf_puts(b, "]}");
+}
+
+static void put_rendered_chat(struct generation *g)
+{
+	put_rendered(g, 0);
+	buf_putc(&g->echo, '\n');
+}
+
+static void put_rendered_texts(struct generation *g)
+{
+	for (int i = 0; i < g->n_prompt; i++) {
+		buf_putc(&g->echo, i ? ',' : '[');
+		put_rendered(g, i);
+	}
+	buf_puts(&g->echo, "]\n");
+}
+
+static void render_chat_prep(struct exchange *x)
+{
+	prep(x, put_rendered_chat);
+}
+
+static void render_texts_prep(struct exchange *x)
+{
+	prep(x, put_rendered_texts);
+}
+
+const struct endpoint render_chat_endpoint = {
+	.prep = render_chat_prep,
+	.ready = reply_ready,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.any_length = true,
+	.id_prefix = "chatcmpl-",
+	.read = read_rendered_chat,
+};
+const struct endpoint render_texts_endpoint = {
+	.prep = render_texts_prep,
+	.ready = reply_ready,
+	.drop = generation_drop,
+	.abandon = generation_abandon,
+	.any_length = true,
+	.id_prefix = "cmpl-",
+	.read = read_rendered_text,
+	.own_new = rendered_own,
 	.own_free = free,
 };
 

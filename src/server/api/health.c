@@ -1,4 +1,5 @@
-/* health.c - GET /health: is the server up, and do the engine and the workers move?  GET /version: which weft is it?
+/* health.c - GET /health: is the server up, and do the engine and the workers move?  GET /version: which weft is it?  GET
+ * /load: how many requests has it?
  *
  * While there is work, the age of the last step (or of the work, when that is
  * younger) is what tells whether the engine is stuck: a process whose engine
@@ -82,5 +83,21 @@ static void version(struct exchange *x)
 	buf_fini(&b);
 }
 
+/* As vLLM's: how many requests are under way, with those that wait. */
+static void load(struct exchange *x)
+{
+	struct engines e = { 0 };
+	struct workers_stats w;
+	struct buf b;
+
+	known_each(x->srv, look, &e);
+	workers_stats(x->srv, &w);
+	buf_init(&b);
+	buf_printf(&b, "{\"server_load\":%d}\n", e.running + e.waiting + w.waiting + w.working);
+	exchange_reply(x, 200, "application/json", b.p, b.n);
+	buf_fini(&b);
+}
+
 const struct endpoint version_endpoint = { .ready = version };
+const struct endpoint load_endpoint = { .ready = load };
 const struct endpoint health_endpoint = { .ready = ready };
