@@ -121,7 +121,7 @@ def test_sources():
         def write(text):
             with open(path, "w") as f:
                 f.write(text)
-        write("# what is common to all\nctx-size = 128 # for tests\n\nport=1 \r\n  strict\t# here\nhost '::1' # \"\nlora = 'a # b'\n")
+        write("# what is common to all\nctx-size = 128 # for tests\n\nport=1 \r\n  strict\t# here\nhost = '::1' # \"\nlora = 'a # b'\n")
         assert context("--config", path) == "128" and context(WEFT_CONFIG=path) == "128"
         assert context("--config", path, WEFT_CTX_SIZE="256") == "256"
         assert context("--config", path, "--ctx-size", "512", WEFT_CTX_SIZE="256") == "512"
@@ -129,7 +129,9 @@ def test_sources():
         assert "the variable WEFT_CTX_SIZE: --ctx-size: 'x' is not" in run("inspect", code=2, WEFT_CTX_SIZE="x").stderr
         for text, want in [("a\nprot = 1", ":1: unknown option a"), ("prot = 1", "did you mean --port?"),
                            ("port = x", ":1: --port: 'x' is not a whole number"), ("port", "port needs a value"),
-                           ("strict = maybe", "--strict: 'maybe' is neither true nor false")]:
+                           ("strict = maybe", "--strict: 'maybe' is neither true nor false"),
+                           ("# first\nport 3 # three", ":2: 'port 3' has no =; a line is NAME = VALUE"),
+                           ("strict true", ":1: 'strict true' has no ="), ("[model]\nmodel weft-tiny", ":2: 'model weft-tiny' has no =")]:
             write(text)
             assert want in run("serve", "--config", path, code=2).stderr, text
         p = run("serve", "--config", os.path.join(d, "none"), code=2)
@@ -430,6 +432,7 @@ def test_inspect_json():
     assert f"layers         {layers['all']}: {layers['attention']} attention, {layers['recurrent']} recurrent" in text, text
     m = report["memory"]
     assert m["together"] == m["weights"] + m["keys_values"] + m["states"] + m["step"], m
+    assert re.search(r"together +[0-9.]+ MB  with every sequence full; --memory: ", text), text
     assert f"{m['kv_bytes_per_token']} bytes per token" in text and f"{m['state_bytes_per_sequence']} bytes per sequence" in text, text
     small = json.loads(run("inspect", "--json", "-c", "100", "-np", "3", "--tensors").stdout)
     assert (small["memory"]["context"], small["memory"]["sequences"]) == (100, 3), small["memory"]

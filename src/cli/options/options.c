@@ -534,28 +534,43 @@ static void cut_comment(char *value)
 		*at = 0;
 }
 
-bool options_split_line(char *line, char **name_out, char **value_out)
+static void trim(char *text)
+{
+	size_t n = strlen(text);
+
+	while (n && strchr(" \t\r", text[n - 1]))
+		text[--n] = 0;
+}
+
+int options_split_line(char *line, char **name_out, char **value_out, struct err *err)
 {
 	char *name = line + strspn(line, " \t\r"), *end = name + strcspn(name, " \t\r="), *text = end;
 	size_t n;
 
+	*name_out = NULL;
 	if (!*name || *name == '#')
-		return false;
+		return 0;
 	text += strspn(text, " \t\r");
+	if (*text && *text != '=' && *text != '#') {
+		cut_comment(text);
+		trim(text);
+		return err_set(err, E_ARG,
+		               "'%.60s' has no =; a line is NAME = VALUE, or a NAME alone that switches something on",
+		               name);
+	}
 	if (*text == '=')
 		text += 1 + strspn(text + 1, " \t\r");
 	*end = 0;
 	cut_comment(text);
+	trim(text);
 	n = strlen(text);
-	while (n && strchr(" \t\r", text[n - 1]))
-		text[--n] = 0;
 	if (n > 1 && (*text == '"' || *text == '\'') && text[n - 1] == *text) {
 		text[n - 1] = 0;
 		text++;
 	}
 	*name_out = name;
 	*value_out = text;
-	return true;
+	return 0;
 }
 
 int options_set_line(const struct command *c, struct options *o, char *name, char *text, struct err *err)
@@ -627,7 +642,9 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 			break;
 		}
 		next = options_next_line(text);
-		rc = options_split_line(text, &name, &value) ? options_set_line(c, o, name, value, err) : 0;
+		rc = options_split_line(text, &name, &value, err);
+		if (!rc && name)
+			rc = options_set_line(c, o, name, value, err);
 		if (rc)
 			err_prefix(err, "%s:%d", path, line);
 	}

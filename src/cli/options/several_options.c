@@ -79,7 +79,9 @@ static int section_line(const struct command *c, struct options *m, char *line, 
 {
 	char *name, *value;
 
-	if (!options_split_line(line, &name, &value))
+	if (options_split_line(line, &name, &value, err))
+		return err->code;
+	if (!name)
 		return 0;
 	buf_printf(said, "%s=%s\n", name, value);
 	if (own_line(m, name, value, err))

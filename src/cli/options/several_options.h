@@ -26,8 +26,8 @@ int options_read_file(struct options *o, const char *path, char **text, struct e
 char *options_next_line(char *line);
 /* Whether the line is the head of a section. */
 bool options_at_section(const char *line);
-/* Divides a line "name = value" of a file, which is cut at its end, and changes it.  False: it is empty or a comment. */
-bool options_split_line(char *line, char **name, char **value);
+/* Divides a line "name = value" of a file, which is cut at its end, and changes it.  *name NULL: it is empty or a comment. */
+int options_split_line(char *line, char **name, char **value, struct err *err);
 /* Sets what such a line says. */
 int options_set_line(const struct command *c, struct options *o, char *name, char *value, struct err *err);
 /* Keeps p, from malloc, until options_fini. */
