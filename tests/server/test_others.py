@@ -415,6 +415,14 @@ class Embeddings(SharedStub):
         r = self.s.post("/api/embed", {"model": "stub:latest", "input": ["ab", "c"], "keep_alive": "5m", "options": {"num_ctx": 9}}).json()
         self.assertEqual((r["model"], r["embeddings"], r["prompt_eval_count"]), ("stub", want, whole["usage"]["prompt_tokens"]))
         self.assertEqual(self.s.post("/api/embeddings", {"prompt": "ab"}).json(), {"embedding": want[0]})
+        # A context that is larger than there is, as in /api/chat; and one that is none.
+        for path in "/api/embed", "/api/embeddings":
+            r = self.s.post(path, {"input": "ab", "options": {"num_ctx": 200000}})
+            self.assertEqual((r.status, r.headers["x-weft-warning"]), (200, "ignored fields: options.num_ctx"))
+            self.assertNotIn("x-weft-warning", self.s.post(path, {"input": "ab", "options": {"num_ctx": 9}}).headers)
+            r = self.s.post(path, {"input": "ab", "options": {"num_ctx": "9"}})
+            self.assertEqual(r.status, 400)
+            self.assertIn("options.num_ctx must be a number", r.json()["error"])
 
     def test_errors(self):
         for body, words in (({}, "input is missing"), ({"input": ""}, "empty"), ({"input": 5}, "input must be"), ({"input": ["a", 5]}, "input[1]"),

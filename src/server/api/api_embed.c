@@ -112,6 +112,21 @@ static bool asks_nothing(const struct json *input)
 	       (json_str(input, &n) && !n);
 }
 
+/* Reports a context that is asked for and is larger than the model's here, as chats do. */
+static int note_context(struct generation *g, const struct json *body, struct problem *p)
+{
+	const struct json *asked = json_get(json_get(body, "options"), "num_ctx");
+	double n;
+
+	if (json_kind(asked) == JSON_NULL)
+		return 0;
+	if (json_to_double(asked, &n))
+		return field_wrong(p, "options.num_ctx", "a number", asked);
+	if (n > g->served->ctx_max)
+		warnings_add(&g->params.warnings.ignored, "options", "num_ctx");
+	return 0;
+}
+
 static int read_ollama(struct generation *g, struct json *body, struct problem *p)
 {
 	struct texts_ask *own = g->own;
@@ -121,8 +136,9 @@ static int read_ollama(struct generation *g, struct json *body, struct problem *
 		return p->status;
 	own->cut = true;
 	own->raw = g->endpoint == &ollama_embeddings_endpoint && g->served->embedder && !g->served->embedder->writes;
-	if (!(r = field_bool(body, "truncate", &own->cut, p)) && !(r = texts_begin(g, body, WANT_VECTORS, p)) &&
-	    !(r = texts_dimensions(g, body, "dimensions", p)) && !asks_nothing(json_get(body, "input")))
+	if (!(r = note_context(g, body, p)) && !(r = field_bool(body, "truncate", &own->cut, p)) &&
+	    !(r = texts_begin(g, body, WANT_VECTORS, p)) && !(r = texts_dimensions(g, body, "dimensions", p)) &&
+	    !asks_nothing(json_get(body, "input")))
 		r = texts_read(g, json_get(body, "input"), "input", false, p);
 	json_free(body);
 	return r;
