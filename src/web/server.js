@@ -12,10 +12,10 @@ async function problem_of(reply) {
   const text = await reply.text();
   if (reply.status === 401) return "this server needs an API key: enter it under Settings";
   try {
-    return JSON.parse(text).error.message;
-  } catch {
-    return text || "status " + reply.status;
-  }
+    const { message } = JSON.parse(text).error;
+    if (typeof message === "string" && message) return message;
+  } catch { /* weft's errors are JSON, so something before it answered, with a page for people */ }
+  return `status ${reply.status}, and not from weft: a proxy before it may have lost the server`;
 }
 
 // A reply that is not an error.  body: an object, sent as JSON.

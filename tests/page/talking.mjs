@@ -249,6 +249,22 @@ test('what the server refuses is said', async () => {
 	await now.page.getByText(/tools\[0\]\.type must be/).waitFor();
 });
 
+test('what a proxy answers in place of the server is a sentence', async () => {
+	now.expected = /status of 50[0234]/;
+	const words = (n) => `status ${n}, and not from weft: a proxy before it may have lost the server`;
+	const others = [[502, 'text/html', '<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1><hr>nginx</body></html>'],
+		[503, 'text/plain', 'upstream connect error or disconnect/reset before headers'], [504, 'text/html', ''],
+		[502, 'application/json', '{"detail":"Bad Gateway"}'], [500, 'application/json', '{"error":{"message":{"x":1}}}'], [502, 'application/json', 'null']];
+	for (const [status, contentType, body] of others) {
+		await now.page.route('**/v1/chat/completions', (route) => route.fulfill({ status, contentType, body }), { times: 1 });
+		await ask(QUESTION);
+		const box = now.page.locator('.message.failed', { hasText: words(status) });
+		await box.waitFor();
+		assert.doesNotMatch(await box.innerText(), /<|nginx|upstream|detail/);
+		await now.page.click('#new');
+	}
+});
+
 test('sending scrolls to the end, whatever was in sight', async () => {
 	const { page } = now;
 	await model_says(says('line\n\n'.repeat(80)), says('second\n\n'.repeat(80)));
