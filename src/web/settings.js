@@ -2,7 +2,7 @@
 // over from those for new conversations when it begins.  All are kept in this browser.
 //
 // The API key alone is kept only as long as the window: a browser's storage is not for secrets.
-import { by_id, element, name_of } from "./element.js";
+import { button, by_id, element, name_of } from "./element.js";
 
 const FIELDS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "think", "system", "tools"];
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
@@ -91,6 +91,7 @@ function in_force(settings) {
 export function learn(props) {
   for (const name of ["temperature", "top_p", "top_k", "min_p"]) by_id(name).placeholder = props.sampling[name] ?? "";
   by_id("think-field").hidden = props.thinking !== "by request";
+  if (props.build_info) by_id("version").textContent = `Server: ${props.build_info}.`; // it is not told of a model that is not loaded
   show_settings(own, changed);
 }
 
@@ -102,10 +103,16 @@ export function on_key(told) {
 
 function show_presets(chosen = "") {
   const presets = read("localStorage", PRESETS, {});
+  by_id("preset-undo").replaceChildren();
   by_id("preset").replaceChildren(element("option", { value: "" }, "none"),
     ...Object.keys(presets).sort().map((name) => element("option", { value: name }, name)));
   by_id("preset").value = chosen;
   by_id("preset-drop").disabled = !by_id("preset").value;
+}
+
+function keep_preset(name, settings) {
+  write("localStorage", PRESETS, { ...read("localStorage", PRESETS, {}), [name]: settings });
+  show_presets(name);
 }
 
 by_id("preset").addEventListener("change", () => {
@@ -122,14 +129,19 @@ by_id("preset-keep").addEventListener("click", () => {
     by_id("preset-name").focus();
     return;
   }
-  write("localStorage", PRESETS, { ...read("localStorage", PRESETS, {}), [name]: own ?? for_new });
-  show_presets(name);
+  keep_preset(name, own ?? for_new);
 });
 by_id("preset-drop").addEventListener("click", () => {
-  const presets = read("localStorage", PRESETS, {});
-  delete presets[by_id("preset").value];
+  const presets = read("localStorage", PRESETS, {}), name = by_id("preset").value, gone = presets[name];
+  delete presets[name];
   write("localStorage", PRESETS, presets);
   show_presets();
+  const back = button("Undo", () => {
+    keep_preset(name, gone);
+    by_id("preset").focus();
+  });
+  by_id("preset-undo").replaceChildren(`Preset "${name_of(name)}" is deleted. `, back);
+  back.focus(); // the button that was pressed is disabled now
 });
 
 // ---- the dialog ----

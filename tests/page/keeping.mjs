@@ -314,6 +314,19 @@ test('settings are kept, and presets of them', async () => {
 	await page.selectOption('#preset', 'terse');
 	await page.click('#preset-drop');
 	assert.equal(await page.locator('#preset option').count(), 1);
+	// It can be had back until something else is done with presets.
+	assert.equal(await page.locator('#preset-undo').innerText(), 'Preset "terse" is deleted. Undo');
+	await page.keyboard.press('Enter');
+	assert.equal(await page.inputValue('#preset'), 'terse');
+	assert.equal(await page.locator('#preset-undo').innerText(), '');
+	assert.equal(await page.evaluate(() => document.activeElement.id), 'preset');
+	await page.click('#settings-reset');
+	await page.selectOption('#preset', 'terse');
+	assert.deepEqual([await page.inputValue('#temperature'), await page.inputValue('#system')], ['0.3', 'Be terse.']);
+	// The dialog says which server it is.
+	const { build_info } = await (await fetch(`${now.server.url}/props`)).json();
+	assert.match(build_info, /^weft \d/);
+	assert.ok((await page.locator('#settings').innerText()).includes(`Server: ${build_info}.`));
 });
 
 test('each conversation has settings of its own, in sight', async () => {
