@@ -322,5 +322,4 @@ shelf.begin({ open, fresh, stop, writes: (id) => running.has(id) });
 look();
 await load_markdown();
 await open(location.hash.slice(1));
-show_draft();
 if (!(await keep.is_kept())) by_id("undo").textContent = "This browser cannot store conversations: they are lost when the page is closed.";

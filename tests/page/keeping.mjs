@@ -438,6 +438,7 @@ test('attachments as text: dropped, pasted, chosen, taken back', async () => {
 	for (const [name] of odd) await page.getByText(`${name} is neither UTF-8 text`).waitFor();
 	await bring('drop', [['cat.png', 'image/png', [137, 80]]]);
 	await page.getByText('does not read images').waitFor();
+	assert.equal(await page.locator('#attach-problem').innerText(), 'cat.png: this model does not read images'); // those of before are gone
 	await ask('What is in them?');
 	await answer();
 	assert.equal(sent[0].messages[0].content, 'notes.txt:\n````\nfirst ``` note\n\n````\n\n' + 'code.py:\n```\nprint("é")\n```\n\n' +

@@ -223,8 +223,10 @@ test('a large tree is one stop of the Tab key, and short until all is asked for'
 	await page.keyboard.press('End');
 	await page.keyboard.press('Enter');
 	await page.waitForFunction(() => document.querySelector('#node pre')?.textContent === '400');
-	await page.waitForResponse('**/v1/cache'); // drawn again, and the place is kept
-	await page.waitForFunction(() => document.activeElement.dataset?.id === '400');
+	// Drawn again, and the place is kept.
+	await page.evaluate(() => { document.querySelector('#tree svg').dataset.seen = 'yes'; });
+	await page.waitForFunction(() => !document.querySelector('#tree svg').dataset.seen);
+	assert.equal(await here(), '400');
 	await page.keyboard.press('Tab');
 	assert.equal(await page.evaluate(() => document.activeElement.id), 'tree-all');
 	await page.click('#tree-all');
