@@ -80,10 +80,10 @@ static void tables_fill(struct tables *to, const int8_t *q, int groups)
 INLINE __m512i line_sums(__m512i v, const __m512i t[2][2])
 {
 	const __m512i index = _mm512_set1_epi8(0x33), place = _mm512_set1_epi32(0x0c080400);
-	const int index_or_place = 0xea;
+	enum { INDEX_OR_PLACE = 0xea };
 	__m512i sum = _mm512_set1_epi32(-LOOKED_UP * BIAS);
-	__m512i a = _mm512_ternarylogic_epi32(v, index, place, index_or_place);
-	__m512i b = _mm512_ternarylogic_epi32(_mm512_srli_epi16(v, 2), index, place, index_or_place);
+	__m512i a = _mm512_ternarylogic_epi32(v, index, place, INDEX_OR_PLACE);
+	__m512i b = _mm512_ternarylogic_epi32(_mm512_srli_epi16(v, 2), index, place, INDEX_OR_PLACE);
 	__m512i low = _mm512_add_epi8(_mm512_permutexvar_epi8(a, t[0][0]), _mm512_permutexvar_epi8(b, t[1][0]));
 	__m512i rest = _mm512_add_epi8(_mm512_permutexvar_epi8(a, t[0][1]), _mm512_permutexvar_epi8(b, t[1][1]));
 
