@@ -24,8 +24,14 @@ let following = true;
 // ---- what is shown ----
 
 // The log follows what is written until the person scrolls up.  Scroll events come late, after more was written: one that
-// finds the log where this page put it tells nothing of the person.
-let put_at = 0, was_at = 0;
+// finds the log where this page put it tells nothing of the person.  Nor does one that finds another height, unless the
+// person has just done what can scroll: the browser moves a log that becomes shorter, also if it is longer again by then.
+const JUST_MS = 500, SCROLLING_KEYS = ["ArrowUp", "PageUp", "Home", " "];
+let put_at = 0, was_at = 0, tall = 0, acted = -Infinity;
+const just_acted = () => { acted = performance.now(); };
+for (const act of ["wheel", "touchmove"]) log.addEventListener(act, just_acted, { passive: true });
+log.addEventListener("pointerdown", (e) => e.target === log && just_acted()); // its scrollbar
+addEventListener("keydown", (e) => SCROLLING_KEYS.includes(e.key) && !e.target.closest("input, textarea, select") && just_acted());
 
 const to_go = () => log.scrollHeight - log.scrollTop - log.clientHeight;
 const at_end = () => to_go() < NEAR;
@@ -33,6 +39,7 @@ const at_end = () => to_go() < NEAR;
 function to_end() {
   log.scrollTop = log.scrollHeight;
   put_at = was_at = log.scrollTop;
+  tall = log.scrollHeight;
 }
 
 function follow() {
@@ -47,6 +54,7 @@ function show_following() {
 }
 
 log.addEventListener("scroll", () => {
+  if (following && log.scrollHeight !== tall && performance.now() - acted > JUST_MS) return; // sizes brings it to the end
   if (to_go() < 2) { // also where the log became shorter
     following = true;
     put_at = log.scrollTop;

@@ -420,6 +420,10 @@ test('answers are followed to their end, however fast they come', async () => {
 		for (let i = 0; i < n; i++) {
 			globalThis.held[q].enqueue(new TextEncoder().encode(text));
 			await (i % 3 ? new Promise((done) => setTimeout(done)) : new Promise(requestAnimationFrame));
+			// A scroll event of one growth that is seen after the next.
+			document.getElementById('turns').append(Object.assign(document.createElement('p'), { className: 'extra', textContent: 'more '.repeat(300) }));
+			document.getElementById('log').dispatchEvent(new Event('scroll'));
+			document.querySelector('#turns .extra').remove();
 		}
 	}, [question, times]);
 	for (const [i, width] of [1200, 390].entries()) {
