@@ -385,11 +385,9 @@ static void put_adapters(struct buf *b, const struct server *s, const struct ser
 		bool found = false;
 
 		for (size_t i = 0; i < s->n_all && !found; i++) {
-			const struct exchange *x = s->all[i];
-			const struct generation *g = x->work;
+			const struct generation *g = generation_running(s->all[i]);
 
-			if (!x->conn || x->stage != RUNNING || x->route->endpoint->wake != generation_wake || !g ||
-			    g->served != d)
+			if (!g || g->served != d)
 				continue;
 			for (int k = 0; k < g->adapters.n && !found; k++)
 				for (int c = 0; c < g->n_choice && g->adapters.of[k] == d->adapter[a].of; c++)

@@ -49,11 +49,11 @@ static void put_row(struct buf *b, const struct exchange *x, const struct choice
 /* A row for each choice, for it is these that the engine runs. */
 static void put_rows(struct buf *b, const struct exchange *x, int64_t now)
 {
-	const struct generation *g = x->work;
+	const struct generation *g = generation_running(x);
 
 	if (x->stage == PREPARING)
 		put_row(b, x, NULL, now);
-	else if (x->stage == RUNNING && g)
+	else if (g)
 		for (int i = 0; i < g->n_choice; i++)
 			if (!g->choice[i].done)
 				put_row(b, x, &g->choice[i], now);

@@ -726,6 +726,11 @@ void generation_wake(struct exchange *x)
 		finish(g);
 }
 
+const struct generation *generation_running(const struct exchange *x)
+{
+	return x->conn && x->stage == RUNNING && x->route->endpoint->wake == generation_wake ? x->work : NULL;
+}
+
 void generation_stop(struct exchange *x, const struct problem *p)
 {
 	struct generation *g = x->work;

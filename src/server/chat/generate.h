@@ -132,6 +132,9 @@ void generation_prep(struct exchange *x);
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body);
 void generation_ready(struct exchange *x);
 void generation_wake(struct exchange *x);
+/* The generation that the engine works on for x, or NULL: x has another endpoint, has no client any more, or
+ * is still prepared by a worker, which writes to x->work.  Main thread. */
+const struct generation *generation_running(const struct exchange *x);
 void generation_drop(struct exchange *x);
 void generation_abandon(struct exchange *x);
 void generation_stop(struct exchange *x, const struct problem *p);
