@@ -310,8 +310,12 @@ document.addEventListener("keydown", (e) => {
 
 // ---- the beginning ----
 
+let opening = null; // id of the conversation that is being read
+
 async function open(id) {
+  opening = id;
   const c = running.get(id)?.conversation ?? await keep.load(id);
+  if (opening === id) opening = null;
   show(running.get(id)?.conversation ?? c ?? new Conversation());
 }
 
@@ -323,7 +327,7 @@ function fresh() {
 keep.on_change(async (id) => {
   const mine = running.get(id);
   if (mine) mine.conversation.behind = true;
-  else if (id === conversation.id) return open(id);
+  else if (id === conversation.id || id === opening) return open(id);
   shelf.refresh();
 });
 shelf.begin({ open, fresh, stop, writes: (id) => running.has(id) });

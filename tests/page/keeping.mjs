@@ -150,6 +150,29 @@ test('windows that change one conversation at once lose nothing of each other', 
 	assert.ok(['first', 'last', 'to last'].every((text) => contents.includes(text)), contents.join());
 });
 
+test('what another window writes while a conversation is read is shown', async () => {
+	const { page } = now;
+	await model_says(says('first'));
+	await page.fill('#text', 'question');
+	await page.press('#text', 'Enter');
+	await answer();
+	const id = new URL(page.url()).hash.slice(1);
+	await page.click('#new');
+	await page.evaluate(async (of) => {
+		const db = await new Promise((done, failed) => Object.assign(indexedDB.open('weft', 1), { onsuccess: (e) => done(e.target.result), onerror: failed }));
+		const all = db.transaction('conversations').objectStore('conversations').getAll();
+		const records = await new Promise((done) => { all.onsuccess = () => done(all.result); });
+		const last = records.find((r) => r.turn?.role === 'assistant').turn;
+		document.querySelector('#list .open').click();
+		for (let i = 0; i < 20; i++) await null; // the page has asked the database, which has not answered yet
+		db.transaction('conversations', 'readwrite').objectStore('conversations').put({ id: `${of}/turn/${'e'.repeat(24)}`,
+			turn: { id: 'e'.repeat(24), parent: last.id, role: 'user', content: 'from elsewhere', at: last.at + 1 } });
+		new BroadcastChannel('weft conversations').postMessage(of);
+		db.close();
+	}, id);
+	await page.locator('.message.user').getByText('from elsewhere').waitFor();
+});
+
 test('messages that were deleted can be brought back', async () => {
 	const { page } = now;
 	const questions = ['one', 'two', 'three'];
