@@ -65,6 +65,21 @@ static const struct agent {
 	  "    apiKey: \"%K\"\n"
 	  "    roles: [chat, edit, apply]\n"
 	  "    capabilities: [tool_use]\n" },
+	{ "qwen", ".qwen/settings.json",
+	  "{\n"
+	  "  \"modelProviders\": {\n"
+	  "    \"openai\": [{\n"
+	  "      \"id\": \"%M\",\n"
+	  "      \"name\": \"%M\",\n"
+	  "      \"baseUrl\": \"%V\",\n"
+	  "      \"envKey\": \"WEFT_API_KEY\",\n"
+	  "      \"generationConfig\": { \"contextWindowSize\": %C, \"samplingParams\": { \"max_tokens\": %O } }\n"
+	  "    }]\n"
+	  "  },\n"
+	  "  \"env\": { \"WEFT_API_KEY\": \"%K\" },\n"
+	  "  \"security\": { \"auth\": { \"selectedType\": \"openai\" } },\n"
+	  "  \"model\": { \"name\": \"%M\" }\n"
+	  "}\n" },
 	{ "aider", ".aider.conf.yml",
 	  "openai-api-base: \"%V\"\n"
 	  "openai-api-key: \"%K\"\n"

@@ -75,6 +75,13 @@ def look(name, *args, **more):
         limit = p["models"][model]["limit"]
         assert limit["output"] == limit["context"] // 4
         return p["options"]["baseURL"], model, p["options"]["apiKey"], limit["context"]
+    if name == "qwen":
+        t = json.loads(text)
+        (m,) = t["modelProviders"][t["security"]["auth"]["selectedType"]]
+        assert m["id"] == m["name"] == t["model"]["name"]
+        limit = m["generationConfig"]
+        assert limit["samplingParams"]["max_tokens"] == limit["contextWindowSize"] // 4
+        return m["baseUrl"], m["id"], t["env"][m["envKey"]], limit["contextWindowSize"]
     if name == "continue":
         y = yaml(text)
         return y["apiBase"], y["model"], y["apiKey"], None
@@ -87,7 +94,7 @@ def look(name, *args, **more):
 
 
 agents = dict(line.split(None, 1) for line in run().splitlines())
-assert list(agents) == ["claude", "codex", "opencode", "continue", "aider", "cline"], agents
+assert list(agents) == ["claude", "codex", "opencode", "continue", "qwen", "aider", "cline"], agents
 for name in agents:
     for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"1'], {}, "bare", 32768),
                                        ([], {"WEFT_API_KEY": "k2"}, "first", 4096)):
