@@ -14,6 +14,21 @@
 #include "cli/cli.h"
 #include "cli/remote.h"
 
+/* The settings of opencode; Kilo Code, made from it, reads the same. */
+#define OPENCODE(schema)                                                                                       \
+	"{\n"                                                                                                  \
+	"  \"$schema\": \"" schema "\",\n"                                                                     \
+	"  \"provider\": {\n"                                                                                  \
+	"    \"weft\": {\n"                                                                                    \
+	"      \"npm\": \"@ai-sdk/openai-compatible\",\n"                                                      \
+	"      \"name\": \"weft\",\n"                                                                          \
+	"      \"options\": { \"baseURL\": \"%V\", \"apiKey\": \"%K\" },\n"                                    \
+	"      \"models\": { \"%M\": { \"name\": \"%M\", \"limit\": { \"context\": %C, \"output\": %O } } }\n" \
+	"    }\n"                                                                                              \
+	"  },\n"                                                                                               \
+	"  \"model\": \"weft/%M\"\n"                                                                           \
+	"}\n"
+
 /* What a client reads.  In text, %U is the server's address, %V the same with /v1, %M the model's name, %K the key, each escaped for
  * JSON, TOML and YAML strings in double quotes; %u ... are the same as a word of a shell; %C and %O are the most tokens of a context and
  * of an answer, %E the line by which Codex looks for a key, where there is one.  file is below the user's home; NULL: text is a command. */
@@ -40,19 +55,8 @@ static const struct agent {
 	  "base_url = \"%V\"\n"
 	  "wire_api = \"responses\"\n"
 	  "%E" },
-	{ "opencode", ".config/opencode/opencode.json",
-	  "{\n"
-	  "  \"$schema\": \"https://opencode.ai/config.json\",\n"
-	  "  \"provider\": {\n"
-	  "    \"weft\": {\n"
-	  "      \"npm\": \"@ai-sdk/openai-compatible\",\n"
-	  "      \"name\": \"weft\",\n"
-	  "      \"options\": { \"baseURL\": \"%V\", \"apiKey\": \"%K\" },\n"
-	  "      \"models\": { \"%M\": { \"name\": \"%M\", \"limit\": { \"context\": %C, \"output\": %O } } }\n"
-	  "    }\n"
-	  "  },\n"
-	  "  \"model\": \"weft/%M\"\n"
-	  "}\n" },
+	{ "opencode", ".config/opencode/opencode.json", OPENCODE("https://opencode.ai/config.json") },
+	{ "kilo", ".config/kilo/kilo.json", OPENCODE("https://app.kilo.ai/config.json") },
 	{ "continue", ".continue/config.yaml",
 	  "name: local\n"
 	  "version: 1.0.0\n"
@@ -79,6 +83,31 @@ static const struct agent {
 	  "  \"env\": { \"WEFT_API_KEY\": \"%K\" },\n"
 	  "  \"security\": { \"auth\": { \"selectedType\": \"openai\" } },\n"
 	  "  \"model\": { \"name\": \"%M\" }\n"
+	  "}\n" },
+	{ "pi", ".pi/agent/models.json",
+	  "{\n"
+	  "  \"providers\": {\n"
+	  "    \"weft\": {\n"
+	  "      \"baseUrl\": \"%V\",\n"
+	  "      \"api\": \"openai-completions\",\n"
+	  "      \"apiKey\": \"%K\",\n"
+	  "      \"models\": [{ \"id\": \"%M\", \"contextWindow\": %C, \"maxTokens\": %O }]\n"
+	  "    }\n"
+	  "  }\n"
+	  "}\n" },
+	{ "openclaw", ".openclaw/openclaw.json",
+	  "{\n"
+	  "  \"agents\": { \"defaults\": { \"model\": { \"primary\": \"weft/%M\" } } },\n"
+	  "  \"models\": {\n"
+	  "    \"providers\": {\n"
+	  "      \"weft\": {\n"
+	  "        \"baseUrl\": \"%V\",\n"
+	  "        \"api\": \"openai-completions\",\n"
+	  "        \"apiKey\": \"%K\",\n"
+	  "        \"models\": [{ \"id\": \"%M\", \"name\": \"%M\", \"contextWindow\": %C, \"maxTokens\": %O }]\n"
+	  "      }\n"
+	  "    }\n"
+	  "  }\n"
 	  "}\n" },
 	{ "aider", ".aider.conf.yml",
 	  "openai-api-base: \"%V\"\n"

@@ -68,7 +68,7 @@ def look(name, *args, **more):
         p = t["model_providers"][t["model_provider"]]
         assert p["wire_api"] == "responses" and p.get("env_key") in ("WEFT_API_KEY", None)
         return p["base_url"], t["model"], "a key" if "env_key" in p else "none", t["model_context_window"]
-    if name == "opencode":
+    if name in ("opencode", "kilo"):
         t = json.loads(text)
         provider, model = t["model"].split("/", 1)
         p = t["provider"][provider]
@@ -82,6 +82,14 @@ def look(name, *args, **more):
         limit = m["generationConfig"]
         assert limit["samplingParams"]["max_tokens"] == limit["contextWindowSize"] // 4
         return m["baseUrl"], m["id"], t["env"][m["envKey"]], limit["contextWindowSize"]
+    if name in ("pi", "openclaw"):
+        t = json.loads(text)
+        (provider, p), = (t["providers"] if name == "pi" else t["models"]["providers"]).items()
+        (m,) = p["models"]
+        assert p["api"] == "openai-completions" and m["maxTokens"] == m["contextWindow"] // 4
+        if name == "openclaw":
+            assert t["agents"]["defaults"]["model"]["primary"] == provider + "/" + m["id"]
+        return p["baseUrl"], m["id"], p["apiKey"], m["contextWindow"]
     if name == "continue":
         y = yaml(text)
         return y["apiBase"], y["model"], y["apiKey"], None
@@ -94,7 +102,7 @@ def look(name, *args, **more):
 
 
 agents = dict(line.split(None, 1) for line in run().splitlines())
-assert list(agents) == ["claude", "codex", "opencode", "continue", "qwen", "aider", "cline"], agents
+assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "aider", "cline"], agents
 for name in agents:
     for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"1'], {}, "bare", 32768),
                                        ([], {"WEFT_API_KEY": "k2"}, "first", 4096)):
