@@ -602,6 +602,11 @@ struct backend_ops {
 	                    int streams, int cols);
 	void (*match_streams)(struct pass *, float *out, const float *a, const float *b, float scale, int n,
 	                      int streams, int cols);
+	/* Convolves the rows of each item by themselves, with a kernel of which a part is each row's own: out = sum over rising
+	 * j < taps, by fma from 0, of (base[j][c] + by[row][j][c / each]) times c of the row j before; rows before the item's
+	 * first count nothing.  out and in[n_row][cols] are apart; base[taps][cols]; rows of by are by_ld floats apart. */
+	void (*conv_block)(struct pass *, float *out, const float *in, const float *base, const float *by, size_t by_ld,
+	                   int taps, int each, int cols);
 	/* out[n_row][heads * width]: rows of tables that the last tokens choose (struct ngrams).  Channel `at` of the layer of
 	 * the view, which is pass.past, remembers the tokens: the operation reads and moves it. */
 	void (*embed_ngrams)(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer,

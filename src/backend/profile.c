@@ -355,6 +355,16 @@ static void timed_match_streams(struct pass *p, float *out, const float *a, cons
 	profile_add(of(p), "match_streams", "", t, &c);
 }
 
+static void timed_conv_block(struct pass *p, float *out, const float *in, const float *base, const float *by,
+                             size_t by_ld, int taps, int each, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * p->n_row * taps * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->conv_block(p, out, in, base, by, by_ld, taps, each, cols);
+	profile_add(of(p), "conv_block", "", t, &c);
+}
+
 static void timed_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                                int layer, int at)
 {
@@ -423,6 +433,7 @@ void profile_start(struct profile *f, struct backend *be, const struct choices *
 	f->ops.mix_streams = timed_mix_streams;
 	f->ops.add_streams = timed_add_streams;
 	f->ops.match_streams = timed_match_streams;
+	f->ops.conv_block = timed_conv_block;
 	f->ops.embed_ngrams = timed_embed_ngrams;
 	f->ops.gather = timed_gather;
 	be->profile = f;

@@ -706,6 +706,12 @@ static void far_match_streams(struct pass *p, float *out, const float *a, const 
 	FAR(match_streams, out, a, b, scale, n, streams, cols);
 }
 
+static void far_conv_block(struct pass *p, float *out, const float *in, const float *base, const float *by,
+                           size_t by_ld, int taps, int each, int cols)
+{
+	FAR(conv_block, out, in, over((struct far *)p->be, base), by, by_ld, taps, each, cols);
+}
+
 static void far_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                              int layer, int at)
 {
@@ -776,6 +782,7 @@ static const struct backend_ops far_ops = {
 	.mix_streams = far_mix_streams,
 	.add_streams = far_add_streams,
 	.match_streams = far_match_streams,
+	.conv_block = far_conv_block,
 	.embed_ngrams = far_embed_ngrams,
 	.gather = far_gather,
 	.close = far_close,

@@ -932,6 +932,36 @@ static void test_small(enum cpu_level level)
 	free(two);
 }
 
+/* Items of several lengths, more and fewer taps than their rows, groups that are no multiple of lanes. */
+static void test_conv_block(enum cpu_level level, int taps, int each, int cols)
+{
+	enum { ROWS = 9, ITEMS = 3, SPARE = 3 };
+	static const int32_t item[ROWS] = { 0, 0, 0, 0, 0, 1, 2, 2, 2 }, first[ITEMS] = { 0, 5, 6 };
+	struct backend *be = backend_cpu_open(2, level);
+	struct pass p = { .be = be, .n_row = ROWS, .n_item = ITEMS, .item = item, .row = first };
+	int groups = (cols + each - 1) / each, ld = taps * groups + SPARE;
+	float *in = random_floats((size_t)(ROWS * cols), 1), *base = random_floats((size_t)(taps * cols), 1);
+	float *by = random_floats((size_t)(ROWS * ld), 1), *out = random_floats((size_t)(ROWS * cols), 1);
+	double worst = 0;
+
+	be->ops->conv_block(&p, out, in, base, by, (size_t)ld, taps, each, cols);
+	for (int r = 0; r < ROWS; r++)
+		for (int c = 0; c < cols; c++) {
+			double want = 0;
+
+			for (int j = 0; j < taps && r - j >= first[item[r]]; j++)
+				want += ((double)base[j * cols + c] + (double)by[r * ld + j * groups + c / each]) *
+				        (double)in[(r - j) * cols + c];
+			worst = fmax(worst, fabs(want - (double)out[r * cols + c]));
+		}
+	check(worst < 1e-5, "convolution inside of items", level, worst, 1e-5);
+	be->ops->close(be);
+	free(in);
+	free(base);
+	free(by);
+	free(out);
+}
+
 int main(void)
 {
 	int golden = 1;
@@ -947,6 +977,9 @@ int main(void)
 		test_gates(l);
 		test_small(l);
 		test_shift(l);
+		test_conv_block(l, 2, 16, 64);
+		test_conv_block(l, 3, 5, 37);
+		test_conv_block(l, 7, 21, 21);
 		test_attention(l, "f32", 16, 40, 6, 2, 64);
 		test_attention(l, "bf16", 7, 33, 4, 4, 32);
 		test_attention(l, "f32", 100, 1100, 4, 1, 40);

@@ -363,6 +363,7 @@ static const struct backend_ops cpu_ops = {
 	.mix_streams = cpu_mix_streams,
 	.add_streams = cpu_add_streams,
 	.match_streams = cpu_match_streams,
+	.conv_block = cpu_conv_block,
 	.embed_ngrams = cpu_embed_ngrams,
 	.gather = cpu_gather,
 	.close = cpu_close,

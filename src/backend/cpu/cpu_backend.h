@@ -170,6 +170,8 @@ void cpu_add_streams(struct pass *, float *x, bool add, const float *y, const fl
                      int streams, int cols);
 void cpu_match_streams(struct pass *, float *out, const float *a, const float *b, float scale, int n, int streams,
                        int cols);
+void cpu_conv_block(struct pass *, float *out, const float *in, const float *base, const float *by, size_t by_ld,
+                    int taps, int each, int cols);
 void cpu_embed_ngrams(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer, int at);
 void cpu_moe(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
              int cols);

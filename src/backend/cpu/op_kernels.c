@@ -378,6 +378,22 @@ static void spread(float *x, bool add, float f, const float *y, int n)
 	}
 }
 
+static void tap(float *x, bool add, const float *base, const float *by, int each, const float *in, int n)
+{
+	for (int g = 0, at = 0; at < n; g++, at += each) {
+		v16 own = v16_set1(by[g]);
+		int most = each < n - at ? each : n - at;
+
+		CHUNKS(most)
+		{
+			v16 k = v16_add(v16_load_n(base + at + i, m), own);
+			v16 sum = add ? v16_load_n(x + at + i, m) : v16_zero();
+
+			v16_store_n(x + at + i, v16_fma(k, v16_load_n(in + at + i, m), sum), m);
+		}
+	}
+}
+
 static void root(float *x, float scale, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -475,6 +491,7 @@ const struct op_table LANES(op_table) = {
 	.index_sum = index_sum,
 	.mix = mix,
 	.spread = spread,
+	.tap = tap,
 	.root = root,
 	.gated_norm = gated_norm,
 };

@@ -59,6 +59,8 @@ struct op_table {
 	void (*mix)(float *out, const float *x, const float *by, int streams, int n);
 	/* x = f y, or x += f y with add */
 	void (*spread)(float *x, bool add, float f, const float *y, int n);
+	/* x += (base + by[i / each]) in, or x = that without add */
+	void (*tap)(float *x, bool add, const float *base, const float *by, int each, const float *in, int n);
 	/* x = the root of |scale x|, at least 1e-3, with the sign of x; 0 of 0 */
 	void (*root)(float *x, float scale, int n);
 	/* out = norm(in) * gain * act(z), act SiLU or sigmoid */

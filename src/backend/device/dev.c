@@ -118,6 +118,12 @@ static void dev_match_streams(struct pass *p, float *out, const float *a, const 
 	dev_refuse(dev_of(p), "several residual streams");
 }
 
+static void dev_conv_block(struct pass *p, float *out, const float *in, const float *base, const float *by,
+                           size_t by_ld, int taps, int each, int cols)
+{
+	dev_refuse(dev_of(p), "convolutions inside of a block of guesses");
+}
+
 static void dev_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                              int layer, int at)
 {
@@ -195,6 +201,7 @@ static const struct backend_ops dev_ops = {
 	.mix_streams = dev_mix_streams,
 	.add_streams = dev_add_streams,
 	.match_streams = dev_match_streams,
+	.conv_block = dev_conv_block,
 	.embed_ngrams = dev_embed_ngrams,
 	.gather = dev_gather,
 	.close = dev_close,
