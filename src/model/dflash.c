@@ -10,15 +10,23 @@
  * and lm_head are the model's.  A token's context lies in the row of the token after it, and a block begins after the
  * last token's row: all is one place further than in published programs, which rotation does not notice.  Row 0 would be
  * that of no token, and no row sees it.  In layers with a window a row sees those less than it away, and of its block
- * none after it (both_ways); rows out of sight are kept, since a block is taken back. */
+ * none after it (both_ways); rows out of sight are kept, since a block is taken back.
+ *
+ * DFlash 2 convolves inside of a block, and a guess hangs on the token before it: dflash2.h. */
 #include <string.h>
 
 #include "cache/kinds.h"
 #include "model/decoder.h"
+#include "model/dflash2.h"
 #include "model/head.h"
 #include "model/work.h"
 
 enum { BLOCK_MAX = 64 };
+
+/* Around a layer's attention and its MLP. */
+struct layer_convs {
+	struct block_conv attn, ffn;
+};
 
 struct dflash {
 	struct decoder d;
@@ -26,12 +34,19 @@ struct dflash {
 	const float *norm_context;
 	struct weight before, then; /* W1, looked up by token, and W2; no rows: there are none */
 	float *near;                /* [vocab] */
+	struct dflash2_form two;    /* taps 0: it is not DFlash 2, and what follows is not there */
+	struct layer_convs *conv;   /* [layers] */
+	struct selector selector;
 };
+
+static bool is_second(const struct store *st)
+{
+	return head_named(st, "DFlash2DraftModel");
+}
 
 static bool dflash_is(const struct store *st)
 {
-	return head_named(st, "DFlashDraftModel") || head_named(st, "DFlash2DraftModel") ||
-	       head_named(st, "Qwen3DSparkModel");
+	return head_named(st, "DFlashDraftModel") || is_second(st) || head_named(st, "Qwen3DSparkModel");
 }
 
 /* One that guesses from the last token's row on, and leans on the token before each guess. */
@@ -62,6 +77,10 @@ static void read_block(struct dflash *f, struct conf *c, const struct model *of)
 		          of->shape.layers);
 	h->mask = conf_int(&own, "mask_token_id", 0, of->shape.vocab - 1);
 	head_taps(&own, &f->d.m, of, conf_get(&own, "target_layer_ids"), "target_layer_ids", 0);
+	if (is_second(f->d.m.st) && is_spark(f->d.m.st))
+		conf_fail(&own, E_UNSUPPORTED, "projector_type: \"dspark\" of a DFlash2DraftModel is not done");
+	if (is_second(f->d.m.st))
+		dflash2_read(&f->two, &own, &f->d.m.shape);
 	if (!c->code)
 		c->code = own.code;
 }
@@ -71,8 +90,6 @@ static void read_config(struct dflash *f, struct conf *c, const struct model *of
 	struct shape *s = &f->d.m.shape;
 	struct rotary_defaults r = { .partial = 1 };
 
-	if (head_named(f->d.m.st, "DFlash2DraftModel"))
-		conf_fail(c, E_UNSUPPORTED, "architectures: DFlash2DraftModel is another model, which is not done");
 	decoder_read(&f->d, c, &(struct decoder_defaults){ 0 }, p);
 	if (c->code)
 		return;
@@ -130,6 +147,31 @@ static void bind_spark(struct binder *b, struct dflash *f, struct conf *c)
 	f->near = arena_alloc(&m->arena, (size_t)m->shape.vocab * sizeof *f->near);
 }
 
+static void bind_second(struct binder *b, struct dflash *f)
+{
+	struct model *m = &f->d.m;
+	struct trunk *t = &f->d.trunk;
+
+	t->embed_scale *= f->two.embed_scale;
+	t->logit_scale = f->two.logit_scale;
+	t->logit_cap = f->two.logit_cap;
+	f->conv = arena_zalloc(&m->arena, size_mul((size_t)m->shape.layers, sizeof *f->conv));
+	for (int i = 0; i < m->shape.layers; i++) {
+		block_conv_bind(b, &f->conv[i].attn, &f->two, m->shape.hidden, i, "attention_conv");
+		block_conv_bind(b, &f->conv[i].ffn, &f->two, m->shape.hidden, i, "mlp_conv");
+	}
+	selector_bind(b, &f->selector, &f->two, m->shape.vocab, m->shape.hidden);
+}
+
+/* What a layer's rows of a block see of each other.  A window counts to both sides. */
+static void see_block(struct attn *op, const struct dflash *f, bool both)
+{
+	bool narrow = op->window && op->window < f->d.m.shape.head.block;
+
+	op->both_ways = both && op->window != 1;
+	op->ahead = op->both_ways && narrow ? op->window - 1 : 0;
+}
+
 static int bind_into(struct dflash *f, const struct model *of, struct store *st, struct err *err)
 {
 	static const char *const prefix[] = { "", "model.", NULL };
@@ -160,8 +202,10 @@ static int bind_into(struct dflash *f, const struct model *of, struct store *st,
 	for (int i = 0; i < d->m.shape.layers && !b.code; i++) {
 		decoder_bind_layer(&b, d, &p, i, true);
 		d->layer[i].attn.op.window = local[i] ? p.window : 0;
-		d->layer[i].attn.op.both_ways = both_ways(&c, local[i]);
+		see_block(&d->layer[i].attn.op, f, both_ways(&c, local[i]));
 	}
+	if (is_second(st))
+		bind_second(&b, f);
 	return b.code ? b.code : c.code;
 }
 
@@ -175,10 +219,20 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	for (int i = 0; i < m->shape.layers; i++)
 		most = work_max(most, 2 * work_floats_of(n_row, f->d.layer[i].attn.k.rows));
 	most = work_max(decoder_work_floats(m, n_row, n_logit), work_floats_of(n_row, m->shape.hidden) + most);
+	if (f->two.taps)
+		return work_max(selector_floats(&f->selector),
+		                most + work_floats_of(n_row, m->shape.hidden) +
+		                        work_floats_of(n_row, block_conv_row(&f->conv->attn)));
 	return f->then.rows ? work_max(most, work_floats_of(1, f->then.cols) + work_floats_of(1, f->then.rows)) : most;
 }
 
-static void lean(struct model *m, const struct pass *over, int32_t token, float *logits)
+static void lean_second(struct model *m, const struct pass *over, int row, int32_t token, float *logits)
+{
+	selector_lean(&((struct dflash *)m)->selector, over, over->hidden + (size_t)row * (size_t)m->shape.hidden,
+	              token, logits);
+}
+
+static void lean(struct model *m, const struct pass *over, int row, int32_t token, float *logits)
 {
 	struct dflash *f = (struct dflash *)m;
 	const struct backend_ops *ops = over->be->ops;
@@ -243,15 +297,50 @@ static void context_forward(const struct dflash *f, struct pass *p)
 	}
 }
 
+/* The layers of a block with their convolutions. */
+static void convolved_forward(const struct dflash *f, struct pass *p)
+{
+	const struct backend_ops *ops = p->be->ops;
+	const struct decoder *d = &f->d;
+	int hidden = d->trunk.hidden, n = p->n_row;
+	size_t floats = (size_t)n * (size_t)hidden;
+	float *x = trunk_begin(p, &d->trunk), *h = pass_floats(p, floats), *y = pass_floats(p, floats);
+	float *k = pass_floats(p, (size_t)n * (size_t)block_conv_row(&f->conv->attn));
+
+	for (int i = 0; i < d->m.shape.layers; i++) {
+		const struct decoder_layer *l = &d->layer[i];
+		const struct layer_convs *c = &f->conv[i];
+
+		ops->norm(p, h, x, n, hidden, l->norm_attn, d->eps);
+		block_conv_kernel(p, &c->attn, k, h);
+		block_conv(p, &c->attn, 0, y, h, k);
+		attention_forward(p, &l->attn, y, false, y, p->kv[l->kv.group], l->kv.index);
+		block_conv(p, &c->attn, 1, h, y, k);
+		ops->add(p, x, h, n, hidden, 1);
+		ops->norm(p, h, x, n, hidden, l->norm_ffn, d->eps);
+		block_conv_kernel(p, &c->ffn, k, h);
+		block_conv(p, &c->ffn, 0, y, h, k);
+		ffn_forward(p, &l->ffn, y, false, y);
+		block_conv(p, &c->ffn, 1, h, y, k);
+		ops->add(p, x, h, n, hidden, 1);
+	}
+	trunk_end(p, &d->trunk, x);
+}
+
 static void forward(struct model *m, struct pass *p)
 {
-	if (p->ahead)
-		decoder_forward(m, p);
+	const struct dflash *f = (const struct dflash *)m;
+
+	if (!p->ahead)
+		context_forward(f, p);
+	else if (f->two.taps)
+		convolved_forward(f, p);
 	else
-		context_forward((const struct dflash *)m, p);
+		decoder_forward(m, p);
 }
 
 static const char *const arch[] = { "dflash", NULL }, *const arch_spark[] = { "dspark", NULL };
+static const char *const arch_second[] = { "dflash2", NULL };
 
 static const struct model_ops ops = {
 	.arch = arch,
@@ -268,9 +357,17 @@ static const struct model_ops ops_spark = {
 	.lean = lean,
 };
 
+static const struct model_ops ops_second = {
+	.arch = arch_second,
+	.size = sizeof(struct dflash),
+	.forward = forward,
+	.work_floats = work_floats,
+	.lean = lean_second,
+};
+
 static int bind(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
-	struct model *m = head_new(is_spark(st) ? &ops_spark : &ops, of, st);
+	struct model *m = head_new(is_second(st) ? &ops_second : is_spark(st) ? &ops_spark : &ops, of, st);
 	int code = bind_into((struct dflash *)m, of, st, err);
 
 	if (code) {

@@ -379,6 +379,10 @@ static int rehearse(struct model *m, struct err *err)
 	if (p.logits && p.given && (p.work || !p.work_cap)) {
 		be->ops->rehearse(be);
 		model_run(m, &p, NULL);
+		if (m->shape.head.block) {
+			p.ahead = true;
+			model_run(m, &p, NULL);
+		}
 		code = be->ops->rehearsed(be, err);
 	} else {
 		code = err_set(err, E_FULL, "no memory for a step of %d rows", rows);

@@ -87,8 +87,9 @@ struct model_ops {
 	 * has none. */
 	int (*bind_head)(struct model *m, const struct model *of, struct store *st, struct err *err);
 	/* Optional, of a head that guesses blocks: adds to a guess's logits, host memory, what the token before it says.
-	 * p: a pass that is over, whose work memory is used by a small pass of its own. */
-	void (*lean)(struct model *, const struct pass *p, int32_t token, float *logits);
+	 * p: a pass that is over, whose work memory is used by a small pass of its own, and whose hidden has the guess's
+	 * row. */
+	void (*lean)(struct model *, const struct pass *p, int row, int32_t token, float *logits);
 };
 
 /* Frequencies of which a model has two sets, for short sequences and for long ones (longrope).  Which is right for a model

@@ -70,7 +70,7 @@ def other_heads(work):
             return f.read()
 
     want = logits()
-    heads = ("eagle3_speculators", "dflash_sliding", "dspark")
+    heads = ("eagle3_speculators", "dflash_sliding", "dspark", "dflash2")
     for name in heads:
         head = os.path.join(GOLDEN, "_draft", name)
         for more in (["--draft", "head"], ["--draft", "auto", "--num-draft-tokens", "3"],
@@ -80,6 +80,30 @@ def other_heads(work):
     for kind in ("auto", "head"):
         assert logits(*both, "--draft", kind) == want, kind
     print("ok the same logits with heads of other makers")
+
+
+def bad_heads(work):
+    """A DFlash 2 head whose numbers disagree is refused with what, where and what was expected."""
+    source, bad = os.path.join(GOLDEN, "_draft/dflash2"), os.path.join(work, "bad")
+    shutil.copytree(source, bad)
+    for key, value, why in (("conv_group_size", 24, "dflash_config.conv_group_size: 24 does not divide hidden_size 64"),
+                            ("conv_group_size", 8, "layers.0.attention_conv.kernel_projection.weight: is [16, 64], "),
+                            ("conv_kernel_size", 3, "layers.0.attention_conv.base_kernel: is [2, 2, 64], "),
+                            ("selector_rank", 16, "candidate_selector.predecessor_codebook: is [512, 24], "),
+                            ("selector_top_k", 513, "dflash_config.selector_top_k: 513 is not "),
+                            ("selector_top_k", None, "dflash_config.selector_top_k: missing"),
+                            ("output_multiplier", -1, "dflash_config.output_multiplier: "),
+                            ("final_logit_softcapping", -1, "dflash_config.final_logit_softcapping: -1 is below 0"),
+                            ("projector_type", "dspark", 'dflash_config.projector_type: "dspark"')):
+        with open(os.path.join(source, "config.json")) as f:
+            config = json.load(f)
+        config["dflash_config"][key] = value
+        with open(os.path.join(bad, "config.json"), "w") as f:
+            json.dump(config, f)
+        e = run("logits", os.path.join(GOLDEN, "qwen3_5/mlx-q4"), "--ids", os.path.join(work, "few.json"), "--out", os.path.join(work, "few"),
+                "--greedy", "4", "--draft", "head", "--draft-model", bad, code=1).stderr
+        assert why in e, (why, e)
+    print("ok heads that are refused")
 
 
 def main():
@@ -134,6 +158,7 @@ def main():
         print("ok refusals")
 
         other_heads(work)
+        bad_heads(work)
 
 
 main()

@@ -45,8 +45,6 @@ static const struct seed {
 	{ "mamba2_grouped/hf-bf16", MODEL },
 	{ "bailing_v3_lora/hf-bf16", MODEL },
 	{ "deepseek_mtp/hf-bf16", MODEL },
-	{ "dsa_mtp/hf-bf16", MODEL },
-	{ "qwen4_mtp/hf-bf16", MODEL },
 	{ "glm4_moe_mtp/hf-bf16", MODEL },
 	{ "bailing_v3_mtp/hf-bf16", MODEL },
 	{ "nemotron_h_mtp/hf-bf16", MODEL },
@@ -59,6 +57,9 @@ static const struct seed {
 	{ "_embed/bert_cross/hf-bf16", ENCODER },
 	{ "_embed/bge_reranker/hf-bf16", ENCODER },
 	{ "_embed/modernbert/hf-bf16", ENCODER },
+	{ "dsa_mtp/hf-bf16", MODEL },
+	{ "qwen4_mtp/hf-bf16", MODEL },
+	{ "_draft/dflash2", HEAD },
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds };
 

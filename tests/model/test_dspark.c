@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 		float before[RANK], then[RANK];
 
 		memcpy(leant, spark.logits, vocab * sizeof *leant);
-		spark.d.m->ops->lean(spark.d.m, &spark.d.pass, token, leant);
+		spark.d.m->ops->lean(spark.d.m, &spark.d.pass, 0, token, leant);
 		row_of(spark.st, "markov_head.markov_w1.weight", token, RANK, before);
 		for (size_t v = 0; v < vocab; v++) {
 			float by = 0;

@@ -57,6 +57,19 @@ static const float *given_row(const struct rig *r, int t)
 	return r->given + (size_t)t * (size_t)r->head.m->shape.carry;
 }
 
+/* The guesses of a block, whose logits are in r->logits; those of a head that leans on the token before are changed. */
+static void read_block(struct rig *r, int32_t before, int32_t *out, int most)
+{
+	const struct model *m = r->head.m;
+
+	for (int i = 0; i < most; i++) {
+		if (m->ops->lean)
+			m->ops->lean(r->head.m, &r->head.pass, i + 1, before,
+			             r->logits + (size_t)(i + 1) * (size_t)m->shape.vocab);
+		before = out[i] = guess_of(r, i + 1);
+	}
+}
+
 /* Guesses after n tokens, whose rows are there but for the last one's; the rows of guesses are taken back.
  * Returns how many. */
 static int guess(struct rig *r, int slot, int n, int32_t *out, float *logits, float *hidden, int most)
@@ -74,9 +87,9 @@ static int guess(struct rig *r, int slot, int n, int32_t *out, float *logits, fl
 			tok[i] = h->mask;
 		step(r, slot, n, tok, h->block, NULL, true);
 		most = h->block - 1;
-		for (int i = 0; i < most; i++)
-			out[i] = guess_of(r, i + 1);
 		memcpy(logits, r->logits + vocab, (size_t)most * vocab * sizeof *logits);
+		memcpy(hidden, r->hidden + cols, (size_t)most * cols * sizeof *hidden);
+		read_block(r, r->g.tok[n - 1], out, most);
 		end = n + h->block;
 	}
 	for (int i = 0; !h->block && i < most; i++) {
@@ -119,6 +132,40 @@ static bool open_causal(struct rounds *to, const char *folder)
 		return false;
 	CHECK(!safetensors_open(&to->file, path, &err), "%s", err.msg);
 	return true;
+}
+
+/* The tokens that a guess is chosen from, and their scores behind the guess before; all others come after them. */
+static void compare_candidates(const struct rig *r, int round, int most)
+{
+	size_t vocab = (size_t)r->head.m->shape.vocab;
+	const struct tensor *id;
+	char name[32];
+	float score[BLOCK * BLOCK];
+	int each;
+
+	snprintf(name, sizeof name, "round%d.candidate_ids", round);
+	id = safetensors_find(&r->g.file, name);
+	if (!id)
+		return;
+	each = (int)id->dim[1];
+	CHECK(id->type == DT_I32 && id->dim[0] == most && each <= BLOCK, "%s", name);
+	for (int i = 0; i < most; i++) {
+		const float *x = r->logits + (size_t)(1 + i) * vocab;
+		float least = INFINITY;
+		int above = 0;
+
+		for (int k = 0; k < each; k++) {
+			int32_t token;
+
+			memcpy(&token, id->data + ((size_t)i * (size_t)each + (size_t)k) * sizeof token, sizeof token);
+			score[i * each + k] = x[token];
+			least = fminf(least, x[token]);
+		}
+		for (size_t t = 0; t < vocab; t++)
+			above += x[t] >= least;
+		CHECK(above == each, "round %d: %d tokens to choose from, not %d", round, above, each);
+	}
+	rounds_compare(&r->g, round, "candidate_scores", score, most, each, true);
 }
 
 /* The guesses of a round in a file that has them as a tensor. */
@@ -184,11 +231,12 @@ static void run_rounds(struct rig *r, const char *folder)
 			}
 			CHECK(guess(r, cut, n, got[cut], logits[cut], hidden, most) == most, "guesses");
 			at[cut] = n;
+			compare_candidates(r, k, most);
 		}
 		if (windowed)
 			causal_ids(&causal, k, want, most);
 		rounds_compare(windowed ? &causal : &r->g, k, "draft_logits", logits[0], most, s->vocab, true);
-		if (!s->head.block)
+		if (!s->head.block || r->head.m->ops->lean)
 			rounds_compare(&r->g, k, "draft_hidden", hidden, most, shape_residual(s), false);
 		CHECK(!memcmp(got[0], want, (size_t)most * sizeof *want), "round %d guesses otherwise", k);
 		CHECK(!memcmp(got[0], got[1], (size_t)most * sizeof *want) &&
@@ -333,7 +381,7 @@ static void test_pairs(const char *folder)
 int main(int argc, char **argv)
 {
 	static const char *const name[] = { "eagle3_speculators", "eagle3_sglang", "eagle3_accepting", "dflash",
-		                            "dflash_sliding" };
+		                            "dflash_sliding",     "dflash2",       "dflash2_scaled" };
 	const char *shared = shared_folder();
 	char root[4096];
 

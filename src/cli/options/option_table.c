@@ -333,7 +333,7 @@ const struct option option_table[] = {
 	  "also decode with this kind of speculation and print the speed-up" },
 	{ CMD_COMMON | (CMD_ENGINE & ~CMD_PPL), "draft-model", "md", NULL, K_TEXTS, AT(load.draft.model), NONE, 0, 0,
 	  "MODEL", NULL, group_model,
-	  "smaller model with the same vocabulary, or a draft head (MTP, EAGLE-3, DFlash, DSpark, Gemma 4's assistant); may be given once for each kind" },
+	  "smaller model with the same vocabulary, or a draft head (MTP, EAGLE-3, DFlash, DFlash 2, DSpark, Gemma 4's assistant); may be given once for each kind" },
 	{ CMD_ENGINE & ~CMD_PPL, "num-draft-tokens", NULL, "draft-max draft", K_INT, AT(load.draft.n), NONE, 0, 16, "N",
 	  "8", group_model, "maximum number of tokens drafted per step; fewer when drafting does not pay" },
 	{ CMD_TUNE | CMD_SERVE | CMD_RUN | CMD_BENCH, "draft-fixed", NULL, NULL, K_FLAG, AT(load.draft.fixed), NONE, 0,

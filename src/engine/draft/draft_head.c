@@ -49,7 +49,7 @@ struct head {
 	float *full;           /* logits of all the model's tokens, where the head has those of some; or NULL */
 	/* The backend's. */
 	char *waiting;        /* [seqs_max][DRAFT_WAITING_MAX] rows */
-	char *given, *hidden; /* [rows_max] rows: into and out of a step; no hidden where blocks are guessed */
+	char *given, *hidden; /* [rows_max] rows: into and out of a step; hidden NULL where nothing reads it */
 	char *zero;           /* one row */
 };
 
@@ -260,7 +260,8 @@ static void guess(struct head *g, struct draft_ask *a, int logits)
 	float *row = draft_pass_logits(&g->pass, logits);
 
 	if (g->m->ops->lean)
-		g->m->ops->lean(g->m, &g->pass.pass, a->n ? a->out[a->n - 1] : a->seq.tok[a->seq.n_tok - 1], row);
+		g->m->ops->lean(g->m, &g->pass.pass, g->pass.logit_row[logits],
+		                a->n ? a->out[a->n - 1] : a->seq.tok[a->seq.n_tok - 1], row);
 	if (g->full) {
 		for (int i = 0; i < m->head.vocab; i++)
 			g->full[i] = -INFINITY;
@@ -494,6 +495,7 @@ int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t 
 	struct backend *be = m->be;
 	int rows = m->opts.step_rows;
 	struct head *g;
+	bool reads;
 
 	if (m->shape.head.borrows)
 		return draft_borrow_open(out, m, seqs_max, err);
@@ -509,11 +511,12 @@ int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t 
 	}
 	g->waiting = be->ops->alloc(be, size_mul(size_mul((size_t)seqs_max, DRAFT_WAITING_MAX), g->row_bytes));
 	g->given = be->ops->alloc(be, size_mul((size_t)rows, g->row_bytes));
-	g->hidden = g->block ? NULL : be->ops->alloc(be, size_mul((size_t)rows, g->own_bytes));
+	reads = !g->block || m->ops->lean;
+	g->hidden = reads ? be->ops->alloc(be, size_mul((size_t)rows, g->own_bytes)) : NULL;
 	g->zero = be->ops->alloc(be, g->row_bytes);
 	g->pass.pass.given = (const float *)g->given;
 	g->pass.pass.hidden = (float *)g->hidden;
-	if (!g->waiting || !g->given || (!g->hidden && !g->block) || !g->zero) {
+	if (!g->waiting || !g->given || (!g->hidden && reads) || !g->zero) {
 		head_close(&g->d);
 		return err_set(err, E_FULL, "no memory for a draft head over %d sequences", seqs_max);
 	}
