@@ -43,17 +43,24 @@ def eagle(m, folder):
     print(folder, "three guesses", float((out - torch.tensor(z["round0.draft_logits"])[:ahead]).abs().max()))
 
 
-def flash(m, folder):
+def flash(m, folder, kind):
     config, z = json.load(open(folder + "/config.json")), st.load(folder + "/draft.safetensors")
     own = config["dflash_config"]
-    sizes(config, own["target_layer_ids"], config["block_size"], own["mask_token_id"])
-    heads.LAYERS, heads.Flash.theta, heads.Flash.inner = config["num_hidden_layers"], config["rope_theta"], config["intermediate_size"]
-    h = heads.Flash(m, torch.float32)
+    sizes(config, own["target_layer_ids"], config.get("block_size") or own["block_size"], own["mask_token_id"])
+    heads.LAYERS, heads.Flash.inner = config["num_hidden_layers"], config["intermediate_size"]
+    heads.Flash.theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
+    if kind is heads.Flash2:
+        heads.Flash.window, heads.CONV, heads.GROUP = config["sliding_window"], own["conv_kernel_size"], own["conv_group_size"]
+        heads.RANK, heads.TOP = own["selector_rank"], own["selector_top_k"]
+    h = kind(m, torch.float32)
     h.load_state_dict(weights(folder))
     given, block = torch.tensor(z["round0.hidden_fed"])[None], torch.tensor(z["round0.block_ids"]).long()
     zero = torch.zeros(1, 1, dtype=torch.long)
-    out = m.logits(h(given, block[:1][None], zero, zero + given.shape[1])[0, 0])
-    print(folder, "a block", float((out - torch.tensor(z["round0.draft_logits"])).abs().max()))
+    x = h(given, block[:1][None], zero, zero + given.shape[1])[0, 0]
+    print(folder, "a block", float((m.logits(x) - torch.tensor(z["round0.draft_logits"])).abs().max()))
+    if kind is heads.Flash2:
+        said = torch.tensor(z["round0.draft_ids"]).long()
+        print(folder, "chosen", bool((h.says(x, torch.cat([block[:1], said[:-1]]))[1] == said).all()))
 
 
 def main():
@@ -67,7 +74,8 @@ def main():
         want = torch.cat([torch.tensor(z["L%02d.out" % i]).reshape(len(ids), -1) for i in heads.TAPS], 1)
         print("taps", float((taps - want).abs().max()))
         eagle(m, root + "/_draft/eagle3_sglang")
-        flash(m, root + "/_draft/dflash")
+        flash(m, root + "/_draft/dflash", heads.Flash)
+        flash(m, root + "/_draft/dflash2", heads.Flash2)
 
 
 if __name__ == "__main__":

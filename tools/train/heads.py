@@ -1,6 +1,6 @@
-"""Draft heads for weft-tiny: the graphs of EAGLE-3 and DFlash over a frozen model, their losses, their folders.
+"""Draft heads for weft-tiny: the graphs of EAGLE-3, DFlash and DFlash 2 over a frozen model, their losses, their folders.
 
-Both read the outputs of the layers TAPS of the model. A head learns the model's own distribution over the next token,
+All read the outputs of the layers TAPS of the model. A head learns the model's own distribution over the next token,
 not the token that the text has: it is asked what the model will say.
 """
 import json
@@ -20,6 +20,8 @@ EPS = 1e-6
 AHEAD = 3               # guesses of EAGLE-3 that are unrolled in training
 BLOCK, LAYERS = 6, 2    # of DFlash: the last token and five guesses
 MASK = 2047             # DFlash's mask: a row of the embedding that no token has
+CONV, GROUP = 2, 16     # of DFlash 2: rows of a convolution; channels that share the part of a kernel that is a row's own
+RANK, TOP = 32, 16      # of its selector
 LATER = 0.8             # weight of each guess against the one before
 
 
@@ -188,13 +190,14 @@ class FlashLayer(nn.Module):
 
 class Flash(nn.Module):
     """A block of the last token and masks, whose rows see what the model gave for all tokens before it, and each other."""
-    theta, inner = 10000000.0, 256
+    theta, inner, window = 10000000.0, 256, 1 << 30
 
     def __init__(self, of, ctype=torch.bfloat16):
         super().__init__()
         hidden = of.cfg["hidden_size"]
         self.ctype = ctype
         self.embed = [of.embed_tokens.weight.data]      # the model's, not a parameter
+        self.logits = of.logits
         self.fc = Linear(hidden, len(TAPS) * hidden)
         self.hidden_norm, self.norm = Weight(hidden, value=1.0), Weight(hidden, value=1.0)
         self.layers = nn.ModuleList([FlashLayer(hidden, self.inner) for _ in range(LAYERS)])
@@ -205,6 +208,28 @@ class Flash(nn.Module):
         k, v = lin(x, y.self_attn.k_proj.weight, y.self_attn.v_proj.weight).split([KV * D, KV * D], -1)
         k = Norm.apply(k.reshape(*k.shape[:2], KV, D), y.self_attn.k_norm.weight, EPS, torch.float32)
         return by_head(rope(k, turns(at, self.theta)).to(self.ctype), KV), by_head(v, KV)
+
+    def around(self, name, y, x, block):
+        """What attention or the MLP of layer y adds for its normed input x [B, A * BLOCK, hidden]."""
+        return block(x)
+
+    def says(self, x, before):
+        """Of guesses' rows x [n, hidden] behind the tokens before [n]: logits that are each taught, and the guesses."""
+        lo = self.logits(x)
+        return [lo], lo.detach().argmax(-1)
+
+    def attend(self, y, context, at, pos, ok, h):
+        a, (B, T), c = y.self_attn, at.shape, self.ctype
+        k0, v0 = self.keys(y, context, at)
+        q = Norm.apply(lin(h, a.q_proj.weight).reshape(B, -1, HEADS, D), a.q_norm.weight, EPS, torch.float32)
+        q = by_head((rope(q, turns(pos, self.theta)) * D ** -0.5).to(c), HEADS)
+        k1, v1 = self.keys(y, h, pos)
+        s0 = (q @ k0.transpose(2, 3)).float().masked_fill(~ok, -1e30)
+        blocks = lambda t: t.reshape(B, HEADS, -1, BLOCK, t.shape[-1])
+        s1 = (blocks(q) @ blocks(k1).transpose(3, 4)).float().view(B, HEADS, -1, BLOCK)
+        p = torch.softmax(torch.cat([s0, s1], -1), -1).to(c)
+        o = p[..., :T] @ v0 + (blocks(p[..., T:]) @ blocks(v1)).view(B, HEADS, -1, D)
+        return lin(o.transpose(1, 2).flatten(2), a.o_proj.weight)
 
     def forward(self, taps, tok, begin, anchor):
         """taps [B, T, ...]; tok, begin, anchor [B, A]: the last token of each block, its document's first position, and its
@@ -217,21 +242,11 @@ class Flash(nn.Module):
         x = self.embed[0][ids].view(B, A * BLOCK, -1)
         pos = (anchor[:, :, None] + torch.arange(BLOCK)).view(B, -1)
         ok = (at[:, None] < anchor[:, :, None]) & (at[:, None] >= begin[:, :, None])
-        ok = ok.repeat_interleave(BLOCK, 1)[:, None]
+        ok = (ok.repeat_interleave(BLOCK, 1) & (pos[:, :, None] - at[:, None] < self.window))[:, None]
         for y in self.layers:
-            a = y.self_attn
-            k0, v0 = self.keys(y, context, at)
-            h = Norm.apply(x, y.input_layernorm.weight, EPS, c)
-            q = Norm.apply(lin(h, a.q_proj.weight).reshape(B, A * BLOCK, HEADS, D), a.q_norm.weight, EPS, torch.float32)
-            q = by_head((rope(q, turns(pos, self.theta)) * D ** -0.5).to(c), HEADS)
-            k1, v1 = self.keys(y, h, pos)
-            s0 = (q @ k0.transpose(2, 3)).float().masked_fill(~ok, -1e30)
-            blocks = lambda t: t.reshape(B, HEADS, A, BLOCK, -1)
-            s1 = (blocks(q) @ blocks(k1).transpose(3, 4)).float().view(B, HEADS, A * BLOCK, BLOCK)
-            p = torch.softmax(torch.cat([s0, s1], -1), -1).to(c)
-            o = p[..., :T] @ v0 + (blocks(p[..., T:]) @ blocks(v1)).view(B, HEADS, A * BLOCK, D)
-            x = x + lin(o.transpose(1, 2).flatten(2), a.o_proj.weight).float()
-            x = x + y.mlp(Norm.apply(x, y.post_attention_layernorm.weight, EPS, c)).float()
+            attend = lambda h: self.attend(y, context, at, pos, ok, h)
+            x = x + self.around("attention_conv", y, Norm.apply(x, y.input_layernorm.weight, EPS, c), attend).float()
+            x = x + self.around("mlp_conv", y, Norm.apply(x, y.post_attention_layernorm.weight, EPS, c), y.mlp).float()
         x = Norm.apply(x, self.norm.weight, EPS, c).view(B, A, BLOCK, -1)[:, :, 1:]
         return x
 
@@ -248,21 +263,83 @@ class Flash(nn.Module):
             at = (anchor + i).clamp(max=T - 1)
             use = (score > 0) & (anchor + i < T) & (w.run[row, anchor] > i)
             want = w.want[w.index[row, at][use]]
-            lo = F.linear(x[:, :, i][use], self.embed[0].to(self.ctype)).float()
-            ce = -(torch.softmax(want, -1) * torch.log_softmax(lo, -1)).sum(-1).mean()
-            total, weight = total + LATER ** i * ce, weight + LATER ** i
-            right.append(float((lo.detach().argmax(-1) == want.argmax(-1)).float().mean()))
+            taught, guess = self.says(x[:, :, i][use], w.ids[row, at][use])
+            for lo in taught:
+                ce = -(torch.softmax(want, -1) * torch.log_softmax(lo, -1)).sum(-1).mean()
+                total, weight = total + LATER ** i * ce, weight + LATER ** i
+            right.append(float((guess == want.argmax(-1)).float().mean()))
         return total / weight, right
 
-    def folder(self, path, vocab):
-        t = {n: ("BF16", st.bf16_bits(p.detach().numpy())) for n, p in self.named_parameters()}
-        hidden = self.norm.weight.shape[0]
-        write(path, t, dict(architectures=["DFlashDraftModel"], model_type="qwen3", hidden_act="silu", hidden_size=hidden,
+    def config(self, vocab):
+        return dict(architectures=["DFlashDraftModel"], model_type="qwen3", hidden_act="silu", hidden_size=self.norm.weight.shape[0],
             intermediate_size=self.inner, num_attention_heads=HEADS, num_key_value_heads=KV, head_dim=D, num_hidden_layers=LAYERS,
             layer_types=["full_attention"] * LAYERS, vocab_size=vocab, rms_norm_eps=EPS, rope_theta=self.theta, rope_scaling=None,
             attention_bias=False, attention_dropout=0.0, max_position_embeddings=4096, tie_word_embeddings=False,
             torch_dtype="bfloat16", block_size=BLOCK, num_target_layers=8, use_sliding_window=False, sliding_window=None,
-            dflash_config=dict(mask_token_id=MASK, target_layer_ids=TAPS)))
+            dflash_config=dict(mask_token_id=MASK, target_layer_ids=TAPS))
+
+    def folder(self, path, vocab):
+        t = {n: ("BF16", st.bf16_bits(p.detach().numpy())) for n, p in self.named_parameters()}
+        write(path, t, self.config(vocab))
+
+
+# ---------------------------------------------------------------- DFlash 2
+class Conv(nn.Module):
+    """Begins as one that changes nothing."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        self.base_kernel = nn.Parameter(torch.zeros(2, CONV, hidden))
+        self.base_kernel.data[:, 0] = 1
+        self.kernel_projection = Linear(2 * CONV * (hidden // GROUP), hidden)
+        self.kernel_projection.weight.data.zero_()
+
+    def forward(self, x, block):
+        B, n, hidden = x.shape
+        own = lin(x, self.kernel_projection.weight).view(B, n, 2, CONV, hidden // GROUP).repeat_interleave(GROUP, -1)
+        kernel = self.base_kernel.to(x.dtype) + own
+        for side in range(2):
+            rows = x.view(B, -1, BLOCK, hidden)
+            x = sum(kernel[:, :, side, j] * F.pad(rows, (0, 0, j, 0))[:, :, :BLOCK].reshape(B, n, hidden) for j in range(CONV))
+            x = block(x) if not side else x
+        return x
+
+
+class Selector(nn.Module):
+    def __init__(self, hidden, vocab):
+        super().__init__()
+        self.predecessor_codebook = nn.Parameter(torch.randn(vocab, RANK) * 0.1)
+        self.successor_codebook = nn.Parameter(torch.randn(vocab, RANK) * 0.1)
+        self.hidden_projection = Linear(RANK, hidden)
+        nn.init.normal_(self.hidden_projection.weight, 0, hidden ** -0.5)
+
+
+class Flash2(Flash):
+    """DFlash with a convolution around every block of a layer, and a selector of the best tokens behind the one before."""
+
+    def __init__(self, of, ctype=torch.bfloat16):
+        super().__init__(of, ctype)
+        hidden, vocab = of.cfg["hidden_size"], of.cfg["vocab_size"]
+        for y in self.layers:
+            y.attention_conv, y.mlp_conv = Conv(hidden), Conv(hidden)
+        self.candidate_selector = Selector(hidden, vocab)
+
+    def around(self, name, y, x, block):
+        return getattr(y, name)(x, block)
+
+    def says(self, x, before):
+        s = self.candidate_selector
+        lo = self.logits(x)
+        score = lo + (s.predecessor_codebook[before] * lin(x, s.hidden_projection.weight).float()) @ s.successor_codebook.t()
+        best = lo.detach().topk(TOP, -1)[1]
+        return [lo, score], best.gather(1, score.detach().gather(1, best).argmax(-1, True))[:, 0]
+
+    def config(self, vocab):
+        c = super().config(vocab)
+        c["architectures"], c["is_causal"] = ["DFlash2DraftModel"], False
+        c["dflash_config"].update(block_size=c.pop("block_size"), conv_kernel_size=CONV, conv_group_size=GROUP, selector_rank=RANK,
+                                  selector_top_k=TOP)
+        return c
 
 
 def write(path, tensors, config):

@@ -120,7 +120,7 @@ class Optim:
         self.p, self.kind = dict(m.named_parameters()), {}
         self.state = {}
         for n, p in self.p.items():
-            muon = p.dim() == 2 and not any(x in n for x in ("embed", "in_proj_a", "in_proj_b", "lm_head"))
+            muon = p.dim() == 2 and not any(x in n for x in ("embed", "in_proj_a", "in_proj_b", "lm_head", "codebook"))
             self.kind[n] = "muon" if muon else "adam"
             self.state[n] = [torch.zeros_like(p)] if muon else [torch.zeros_like(p), torch.zeros_like(p)]
         self.t = 0

@@ -1,9 +1,9 @@
-"""Train the draft heads of weft-tiny (heads.py) on generated conversations, both over one pass of the model.
+"""Train draft heads of weft-tiny (heads.py) on generated conversations, all over one pass of the model.
 
     nice -n 15 /usr/bin/python3 tools/train/train_heads.py --run tools/train/runs/heads --until 15:00
 
 Stops at the end of the schedule; started again with the same --run it goes on from the last checkpoint, which is written
-every minute. With --export the checkpoint is written as folders, weft-tiny-eagle3 and weft-tiny-dflash.
+every minute. With --export the checkpoint is written as folders, weft-tiny-eagle3, weft-tiny-dflash and weft-tiny-dflash2.
 """
 import argparse
 import collections
@@ -17,6 +17,7 @@ import torch
 import data
 import heads
 import model
+import st
 from model import Batch, Model
 from tok import Tokenizer
 import train
@@ -47,6 +48,8 @@ def main():
     ap.add_argument("--model", default="models/weft-tiny")
     ap.add_argument("--minutes", type=float, default=60, help="length of the schedule from the first start")
     ap.add_argument("--until", default="", help="HH:MM instead of --minutes")
+    ap.add_argument("--heads", default="eagle3,dflash,dflash2", help="which, separated by commas")
+    ap.add_argument("--begin", metavar="FOLDER", help="a DFlash head whose weights the DFlash 2 head begins with")
     ap.add_argument("--tokens", type=int, default=1024, help="that the EAGLE-3 head can guess")
     ap.add_argument("--batch", type=int, default=2048, help="tokens in a batch")
     ap.add_argument("--muon", type=float, default=0.02)
@@ -66,7 +69,10 @@ def main():
     else:
         tokens, share = tokens_of(Tokenizer.load(a.model), a.tokens)
         print("%d tokens are %.2f %% of what assistants say" % (len(tokens), 100 * share), flush=True)
-    net = {"eagle3": heads.Eagle(m, tokens), "dflash": heads.Flash(m)}
+    kinds = {"eagle3": lambda: heads.Eagle(m, tokens), "dflash": lambda: heads.Flash(m), "dflash2": lambda: heads.Flash2(m)}
+    net = {k: kinds[k]() for k in a.heads.split(",")}
+    if a.begin and not z:
+        net["dflash2"].load_state_dict({k: torch.tensor(v) for k, v in st.load(a.begin + "/model.safetensors").items()}, strict=False)
     opt = {k: Optim(h) for k, h in net.items()}
     meta = {"step": 0, "start": time.time()}
     if z:
@@ -96,7 +102,7 @@ def main():
         ids, doc, flag = (torch.from_numpy(x) for x in q.get())
         w = heads.Work(m, Batch(doc, m.cfg), ids, doc, flag)
         for k, h in net.items():
-            loss, right = h.loss(w, gen) if k == "dflash" else h.loss(w)
+            loss, right = h.loss(w) if k == "eagle3" else h.loss(w, gen)
             if not torch.isfinite(loss):
                 continue
             loss.backward()
