@@ -45,7 +45,7 @@ void ngram_read(struct ngram_form *f, struct conf *c, struct arena *a)
 	int64_t id = -1;
 
 	f->most = conf_int(c, "ngram_size", 2, NGRAM_MOST);
-	f->kernel = conf_int(c, "ple_conv_kernel_size", 1, 8);
+	f->kernel = conf_int(c, "ple_conv_kernel_size", 2, 8);
 	f->heads = (f->most - 1) * each;
 	if (c->code)
 		return;

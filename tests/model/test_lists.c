@@ -193,6 +193,8 @@ static const struct {
 	  "ple_embed_dim: 30 is not a multiple of the 4 heads of n-grams" },
 	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR ",\"ple_layer_ids\":[1],\"ple_embed_dim\":32", E_MISSING,
 	  "eos_token_id: no token id, at which n-grams end" },
+	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ple_conv_kernel_size\":1", E_FORMAT,
+	  "ple_conv_kernel_size: 1 is not between 2 and 8" },
 	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ngram_multipliers\":[1,3]", E_FORMAT,
 	  "ngram_multipliers: has 2 entries, n-grams want 3" },
 	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ngram_offsets\":[0,1,2,\"3\"]", E_FORMAT,
