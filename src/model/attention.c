@@ -1,8 +1,34 @@
 /* attention.c - see attention.h. */
 #include "model/attention.h"
 
+#include <math.h>
+
+#include "model/conf.h"
 #include "model/model.h"
+#include "model/rotary.h"
 #include "model/work.h"
+
+void attention_read_gated(struct attention_form *f, struct conf *c, struct model *m, float eps)
+{
+	const struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
+
+	f->op.heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
+	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
+	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
+	if (!conf_bool_or(c, "attn_output_gate", true))
+		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is not a known model");
+	if (!c->code && f->op.heads % f->op.heads_kv)
+		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
+		          f->op.heads, f->op.heads_kv);
+	if (c->code)
+		return;
+	f->hidden = m->shape.hidden;
+	f->gated = f->norms = true;
+	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
+	f->op.scale = 1.0f / sqrtf((float)f->op.dim);
+	f->op.eps = eps;
+	rotary_read(&f->op.rope, c, &d, f->op.dim, &m->shape.ctx_max, &m->vectors);
+}
 
 static void bind_projections(struct binder *b, struct attention *a, const struct attention_form *f, const char *at,
                              int layer)

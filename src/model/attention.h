@@ -44,6 +44,9 @@ struct attention {
 	bool norms_by_head;
 };
 
+/* Reads the sizes and the rotary of Qwen's gated attention (from Qwen3-Next on) into *f; m's hidden and ctx_max are read. */
+struct conf;
+void attention_read_gated(struct attention_form *f, struct conf *c, struct model *m, float eps);
 /* layers.N.self_attn.* */
 void attention_bind(struct binder *b, struct attention *a, const struct attention_form *f, int layer);
 /* Adds a layer of keys and values of this form to the model's caches (model_kv_add); its place goes to *out. */
@@ -52,7 +55,7 @@ int attention_keep(struct model *m, const struct attention_form *f, struct kv_pl
 /* out = attention(h), or out += it with add; h[n_row][hidden], which may be out.  layer: index in the cache. */
 void attention_forward(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                        const struct kv_view *kv, int layer);
-/* The same, but rows see what chosen has (struct backend_ops, attend_chosen); NULL: as attention_forward. */
+/* As attention_forward, over the positions in chosen (struct backend_ops, attend_chosen); NULL: all. */
 void attention_over(struct pass *p, const struct attention *a, float *out, bool add, const float *h,
                     const int32_t *chosen, int most, const struct kv_view *kv, int layer);
 size_t attention_floats(const struct attention *a, int n_row);

@@ -2,6 +2,7 @@
 #include "model/bind.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,6 +117,18 @@ void bind_looked_up(struct binder *b, struct weight *w)
 float *bind_table(struct binder *b, size_t n)
 {
 	return arena_alloc(&b->m->vectors, size_mul(n, sizeof(float)));
+}
+
+const float *bind_exp(struct binder *b, const float *a, int n)
+{
+	float *e;
+
+	if (b->code)
+		return NULL;
+	e = bind_table(b, (size_t)n);
+	for (int i = 0; i < n; i++)
+		e[i] = expf(a[i]);
+	return e;
 }
 
 static const float *floats_in(struct binder *b, struct arena *a, int64_t n, float add, const char *fmt, va_list ap)

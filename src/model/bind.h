@@ -46,6 +46,8 @@ void bind_apart(struct binder *b, const struct weight *w);
 void bind_usual_basis(struct binder *b, const struct weight *w);
 /* n floats for the binder to fill, that operations may be given: a table made of tensors or of the config. */
 float *bind_table(struct binder *b, size_t n);
+/* e^a of n numbers, as a table; NULL after a failure. */
+const float *bind_exp(struct binder *b, const float *a, int n);
 /* n floats of the tensor of that full name, each plus add; NULL after a failure. */
 const float *bind_floats(struct binder *b, int64_t n, float add, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

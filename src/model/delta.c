@@ -1,7 +1,6 @@
 /* delta.c - see delta.h. */
 #include "model/delta.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,18 +75,6 @@ static void bind_grouped_inputs(struct binder *b, struct delta *x, const struct 
 	}
 }
 
-static const float *exp_of(struct binder *b, const float *a, int n)
-{
-	float *e;
-
-	if (b->code)
-		return NULL;
-	e = bind_table(b, (size_t)n);
-	for (int i = 0; i < n; i++)
-		e[i] = expf(a[i]);
-	return e;
-}
-
 /* [channels][width] in files; here a row for each input. */
 const float *delta_conv(struct binder *b, const float *w, int channels, int width)
 {
@@ -102,8 +89,8 @@ const float *delta_conv(struct binder *b, const float *w, int channels, int widt
 	return t;
 }
 
-/* Where weights are in a rotated basis and heads lie tiled, the columns of out_proj are in the order of training all the
- * same: its rotation moves the heads. */
+/* In a rotated basis the columns of out_proj are in the order of training even where heads lie tiled: the basis then
+ * also moves the heads. */
 static void grouped_basis(struct binder *b, struct weight *out, const struct state_shape *d)
 {
 	struct basis *of;
@@ -134,7 +121,7 @@ void delta_bind(struct binder *b, struct delta *x, const struct delta_form *f, i
 	x->op.conv = delta_conv(
 		b, bind_floats(b, d->conv_channels * d->conv_width, 0, "layers.%d.linear_attn.conv1d.weight", i),
 		d->conv_channels, d->conv_width);
-	x->op.a_log_exp = exp_of(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
+	x->op.a_log_exp = bind_exp(b, bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.A_log", i), d->heads_v);
 	x->op.dt_bias = bind_floats(b, d->heads_v, 0, "layers.%d.linear_attn.dt_bias", i);
 	x->op.norm = bind_floats(b, d->dim_v, 0, "layers.%d.linear_attn.norm.weight", i);
 	x->op.eps = f->eps;

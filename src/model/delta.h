@@ -9,7 +9,7 @@
 #include "model/bind.h"
 #include "model/conf.h"
 
-/* Where a product of the layer's input goes. */
+/* Outputs of the products of a layer's input. */
 enum delta_input { TO_QKV, TO_Z, TO_B, TO_A, TO_COUNT };
 
 struct delta_form {

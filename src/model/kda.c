@@ -86,8 +86,8 @@ struct block *stack_add_kda(struct stack *s, struct binder *b, const struct kda_
 	bind_gate(b, &a->in[TO_G], &a->g, f, 'g', hidden, i);
 	bind_weight(b, &a->out, hidden, inner, "layers.%d.%s.o_proj", i, f->at);
 	a->op = (struct recur){ .conv = mamba_conv_qkv(b, (const int[]){ inner, inner, inner }, f->width, f->at, i),
-		                .a_log_exp = mamba_exp(b, bind_floats(b, f->heads, 0, "layers.%d.%s.A_log", i, f->at),
-		                                       f->heads),
+		                .a_log_exp = bind_exp(b, bind_floats(b, f->heads, 0, "layers.%d.%s.A_log", i, f->at),
+		                                      f->heads),
 		                .dt_bias = bind_floats(b, inner, 0, "layers.%d.%s.dt_bias", i, f->at),
 		                .gate_floor = f->floor,
 		                .norm = bind_floats(b, f->dim, 0, "layers.%d.%s.o_norm.weight", i, f->at),

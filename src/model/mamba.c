@@ -118,18 +118,6 @@ const float *mamba_gains(struct binder *b, const float *gain_b, const float *gai
 	return both;
 }
 
-const float *mamba_exp(struct binder *b, const float *a, int n)
-{
-	float *e;
-
-	if (b->code)
-		return NULL;
-	e = bind_table(b, (size_t)n);
-	for (int i = 0; i < n; i++)
-		e[i] = expf(a[i]);
-	return e;
-}
-
 /* The factors of x, B and C by channel. */
 static float *channel_scale(struct binder *b, const struct mamba_form *f)
 {
@@ -173,7 +161,7 @@ static void bind_op(struct binder *b, struct mamba *x, const struct mamba_form *
 		s->conv_channels, s->conv_width, channel_scale(b, f));
 	if (f->conv_bias)
 		x->conv.bias = bind_floats(b, s->conv_channels, 0, "layers.%d.%s.conv1d.bias", layer, f->at);
-	x->op.a_log_exp = mamba_exp(b, bind_floats(b, s->heads_v, 0, "layers.%d.%s.A_log", layer, f->at), s->heads_v);
+	x->op.a_log_exp = bind_exp(b, bind_floats(b, s->heads_v, 0, "layers.%d.%s.A_log", layer, f->at), s->heads_v);
 	x->op.dt_bias = bind_floats(b, s->heads_v, 0, "layers.%d.%s.dt_bias", layer, f->at);
 	x->op.skip = bind_floats(b, s->heads_v, 0, "layers.%d.%s.D", layer, f->at);
 	x->op.dt_min = f->dt_min;

@@ -38,7 +38,5 @@ const float *mamba_conv(struct binder *b, const float *w, int channels, int widt
 const float *mamba_conv_qkv(struct binder *b, const int channels[3], int width, const char *at, int layer);
 /* The gains of the norms of B and C, n numbers each, one after the other. */
 const float *mamba_gains(struct binder *b, const float *gain_b, const float *gain_c, int n);
-/* e^a of n numbers. */
-const float *mamba_exp(struct binder *b, const float *a, int n);
 
 #endif

@@ -97,7 +97,7 @@ static void add_delta(struct stack *s, struct binder *b, const struct plan *p, c
 		bind_weight(b, &a->in[k], rows[k], hidden, "layers.%d.linear_attn.%c_proj", i, "qkvabg"[k]);
 	bind_weight(b, &a->out, hidden, values, "layers.%d.linear_attn.o_proj", i);
 	a->op = (struct recur){ .conv = bind_conv(b, p, i),
-		                .a_log_exp = mamba_exp(
+		                .a_log_exp = bind_exp(
 					b, bind_floats(b, h->heads_v, 0, "layers.%d.linear_attn.A_log", i), h->heads_v),
 		                .dt_bias = bind_floats(b, h->heads_v, 0, "layers.%d.linear_attn.dt_bias", i),
 		                .beta_scale = p->negative ? 2 : 1,

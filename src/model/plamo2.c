@@ -115,7 +115,7 @@ static struct block *add_mixer(struct stack *s, struct binder *b, const struct p
 	m->conv.silu = true;
 	m->conv.w = mamba_conv(b, bind_floats(b, inner * h->conv_width, 0, "layers.%d.mixer.conv1d.weight", layer),
 	                       inner, h->conv_width, NULL);
-	m->op.a_log_exp = mamba_exp(b, bind_floats(b, m->heads, 0, "layers.%d.mixer.A_log", layer), m->heads);
+	m->op.a_log_exp = bind_exp(b, bind_floats(b, m->heads, 0, "layers.%d.mixer.A_log", layer), m->heads);
 	m->op.dt_bias = bind_floats(b, m->heads, 0, "layers.%d.mixer.dt_bias", layer);
 	m->op.skip = bind_floats(b, m->heads, 0, "layers.%d.mixer.D", layer);
 	m->op.dt_max = HUGE_VALF;

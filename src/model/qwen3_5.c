@@ -101,31 +101,17 @@ static void read_config(struct qwen *q, struct conf *c, struct plan *p)
 {
 	struct shape *s = &q->m.shape;
 	struct attention_form *f = &p->attn;
-	struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
 	int full = 0;
 
 	s->hidden = conf_int(c, "hidden_size", 1, CONF_DIM_MAX);
 	s->layers = conf_int(c, "num_hidden_layers", 1, CONF_LAYERS_MAX);
 	s->vocab = conf_int(c, "vocab_size", 1, CONF_VOCAB_MAX);
 	s->ctx_max = conf_int(c, "max_position_embeddings", 1, CONF_CTX_MAX);
-	f->op.heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
-	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
-	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
 	q->eps = (float)conf_double(c, "rms_norm_eps");
 	p->ffn.act = p->moe.act = ffn_read_act(c, ACT_NONE);
-	if (!conf_bool_or(c, "attn_output_gate", true))
-		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is not a known model");
-	if (!c->code && f->op.heads % f->op.heads_kv)
-		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
-		          f->op.heads, f->op.heads_kv);
+	attention_read_gated(f, c, &q->m, q->eps);
 	if (c->code)
 		return;
-	f->hidden = s->hidden;
-	f->gated = f->norms = true;
-	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
-	f->op.scale = 1.0f / sqrtf((float)f->op.dim);
-	f->op.eps = q->eps;
-	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.vectors);
 	read_layers(c, p, s->layers, &q->m.arena);
 	p->delta.hidden = s->hidden;
 	p->delta.eps = q->eps;

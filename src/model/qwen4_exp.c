@@ -94,26 +94,13 @@ static void read_layers(struct conf *c, struct plan *p, int layers, struct arena
 
 static void read_attention(struct qwen4 *q, struct conf *c, struct plan *p)
 {
-	struct rotary_defaults d = { .theta = 0, .partial = 0.25 };
 	struct attention_form *f = &p->attn;
 	struct shape *s = &q->m.shape;
 
-	f->op.heads = conf_int(c, "num_attention_heads", 1, CONF_HEADS_MAX);
-	f->op.heads_kv = conf_int(c, "num_key_value_heads", 1, CONF_HEADS_MAX);
-	f->op.dim = conf_int(c, "head_dim", 2, CONF_HEAD_DIM_MAX);
-	if (!conf_bool_or(c, "attn_output_gate", true))
-		conf_fail(c, E_UNSUPPORTED, "attn_output_gate: false is not a known model");
-	if (!c->code && f->op.heads % f->op.heads_kv)
-		conf_fail(c, E_FORMAT, "num_attention_heads: %d is not a multiple of num_key_value_heads %d",
-		          f->op.heads, f->op.heads_kv);
+	attention_read_gated(f, c, &q->m, q->streams.eps);
 	if (c->code)
 		return;
-	f->hidden = s->hidden;
-	f->gated = f->norms = true;
-	f->bias_qkv = f->bias_o = conf_bool_or(c, "attention_bias", false);
-	f->op.scale = 1.0f / sqrtf((float)f->op.dim);
-	f->op.eps = p->indexer.eps = q->streams.eps;
-	rotary_read(&f->op.rope, c, &d, f->op.dim, &s->ctx_max, &q->m.vectors);
+	p->indexer.eps = q->streams.eps;
 	p->indexer.hidden = s->hidden;
 	indexer_read_blocks(&p->indexer, c, &f->op.rope);
 	q->most = p->indexer.most;

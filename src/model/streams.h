@@ -14,7 +14,7 @@ struct streams_form {
 	float eps, norm_add;
 };
 
-/* What is around a block, or, without inject, before the output matrix. */
+/* The gates around a block.  Before the output matrix there is one more site, which has no inject. */
 struct site {
 	int hidden, streams;
 	float eps;
