@@ -18,7 +18,7 @@ static inline void rope_angles_at(float *cosines, float *sines, const struct rop
 	}
 }
 
-/* Those of a row of the pass. */
+/* The angles of a row of the pass. */
 static inline void rope_angles(float *cosines, float *sines, const struct rope *r, const struct pass *p, int row)
 {
 	const int32_t plain[] = { p->pos[row], p->pos[row], p->pos[row] };

@@ -60,6 +60,13 @@ void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int gr
 	pool_run(c->pool, range_part, &r, r.parts);
 }
 
+int cpu_grain_rows(int cols)
+{
+	enum { GRAIN = 8192 }; /* below this many floats a second thread costs more than it gives */
+
+	return cols >= GRAIN ? 1 : GRAIN / cols;
+}
+
 const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f)
 {
 	for (int i = 0; formats[i]; i++)
@@ -112,9 +119,6 @@ static void cpu_copy(struct backend *be, void *dst, const void *src, size_t n)
 
 /* ---- operations of one line ---- */
 
-/* Below this many floats a second thread costs more than it gives. */
-enum { GRAIN = 8192 };
-
 struct rows_job {
 	struct cpu_backend *c;
 	float *out;
@@ -125,11 +129,6 @@ struct rows_job {
 	int cols, each;
 	float eps, by, cap;
 };
-
-static int grain_rows(int cols)
-{
-	return cols >= GRAIN ? 1 : GRAIN / cols;
-}
 
 static void embed_rows(void *ctx, int begin, int end)
 {
@@ -152,7 +151,7 @@ static void cpu_embed(struct pass *p, float *out, const struct weight *table)
 	if (on_disk)
 		row_table_embed(on_disk, p, out);
 	else
-		cpu_range(c, embed_rows, &j, p->n_row, grain_rows(table->cols));
+		cpu_range(c, embed_rows, &j, p->n_row, cpu_grain_rows(table->cols));
 }
 
 static void cpu_bring(struct pass *p, float *x, int cols, int level)
@@ -186,7 +185,7 @@ static void cpu_norm(struct pass *p, float *out, const float *in, int n, int col
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = out, .in = in, .b = gain, .cols = cols, .eps = eps };
 
-	cpu_range(c, norm_rows, &j, n, grain_rows(cols));
+	cpu_range(c, norm_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void layer_norm_rows(void *ctx, int begin, int end)
@@ -204,7 +203,7 @@ static void cpu_layer_norm(struct pass *p, float *out, const float *in, int n, i
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = out, .in = in, .b = gain, .bias = bias, .cols = cols, .eps = eps };
 
-	cpu_range(c, layer_norm_rows, &j, n, grain_rows(cols));
+	cpu_range(c, layer_norm_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void add_rows(void *ctx, int begin, int end)
@@ -220,7 +219,7 @@ static void cpu_add(struct pass *p, float *x, const float *y, int n, int cols, f
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = x, .in = y, .ld = (size_t)cols, .cols = cols, .by = scale };
 
-	cpu_range(c, add_rows, &j, n, grain_rows(cols));
+	cpu_range(c, add_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void map_rows(void *ctx, int begin, int end)
@@ -242,7 +241,7 @@ static void cpu_map(struct pass *p, float *x, int n, int cols, float scale, floa
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = x, .cols = cols, .by = scale, .cap = cap };
 
-	cpu_range(c, map_rows, &j, n, grain_rows(cols));
+	cpu_range(c, map_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void mul_rows(void *ctx, int begin, int end)
@@ -266,7 +265,7 @@ static void cpu_mul(struct pass *p, float *x, const float *y, size_t y_ld, int e
 	struct rows_job j = { .c = c, .out = x, .in = y, .ld = y_ld, .each = each, .cols = cols };
 
 	assert(each > 0 && cols % each == 0);
-	cpu_range(c, mul_rows, &j, n, grain_rows(cols));
+	cpu_range(c, mul_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void blend_rows(void *ctx, int begin, int end)
@@ -288,7 +287,7 @@ static void cpu_blend(struct pass *p, float *out, size_t out_ld, const float *a,
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct rows_job j = { .c = c, .out = out, .ld = out_ld, .in = a, .b = b, .t = t, .cols = cols };
 
-	cpu_range(c, blend_rows, &j, n, grain_rows(cols));
+	cpu_range(c, blend_rows, &j, n, cpu_grain_rows(cols));
 }
 
 static void cpu_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols)

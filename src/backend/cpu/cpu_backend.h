@@ -78,6 +78,8 @@ static inline void *cpu_my_scratch(struct cpu_backend *c)
  * the caller, when there is no more than that. */
 typedef void cpu_range_fn(void *ctx, int begin, int end);
 void cpu_range(struct cpu_backend *c, cpu_range_fn *fn, void *ctx, int n, int grain);
+/* A grain of rows of cols floats. */
+int cpu_grain_rows(int cols);
 
 const struct kernels *cpu_kernels(struct cpu_backend *c, const struct format *f);
 

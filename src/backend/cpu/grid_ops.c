@@ -5,14 +5,6 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-/* Below this many floats a second thread costs more than it gives. */
-enum { GRAIN = 8192 };
-
-static int grain_rows(int cols)
-{
-	return cols >= GRAIN ? 1 : GRAIN / cols;
-}
-
 struct rows_job {
 	const struct op_table *op;
 	float *out;
@@ -36,7 +28,7 @@ void cpu_affine(struct pass *p, float *x, int n, int cols, const float *gain, co
 		.op = c->op, .out = x, .gain = gain, .shift = shift, .low = low, .high = high, .cols = cols
 	};
 
-	cpu_range(c, affine_rows, &j, n, grain_rows(cols));
+	cpu_range(c, affine_rows, &j, n, cpu_grain_rows(cols));
 }
 
 struct gate_job {
@@ -64,7 +56,7 @@ void cpu_gate(struct pass *p, float *x, const float *y, int n, int cols, const s
 	struct gate_job j = { c->op, x, y, cols, act };
 
 	assert(!act_needs_factor(act->kind)); /* which changes y */
-	cpu_range(c, gate_rows, &j, n, grain_rows(cols));
+	cpu_range(c, gate_rows, &j, n, cpu_grain_rows(cols));
 }
 
 struct heads_job {
@@ -116,5 +108,5 @@ void cpu_heads(struct pass *p, float *out, int out_dim, const float *in, int in_
 
 	assert(!rope || (p->grid && n == p->n_row));
 	assert((out != in || out_dim == in_dim) && (!rope || (4 * rope->freqs <= in_dim && in_dim <= out_dim)));
-	cpu_range(c, heads_rows, &j, n, grain_rows(heads * out_dim));
+	cpu_range(c, heads_rows, &j, n, cpu_grain_rows(heads * out_dim));
 }

@@ -243,7 +243,6 @@ static void decode_rows(void *ctx, int begin, int end)
 
 void row_table_read(struct row_table *t, struct pass *p, const struct row_asked *ask, int all, float *out)
 {
-	enum { GRAIN = 8192 }; /* numbers that are worth a thread */
 	struct row_tables *s = t->s;
 	struct row_want *v = sort_wants(t, ask, all);
 
@@ -260,7 +259,7 @@ void row_table_read(struct row_table *t, struct pass *p, const struct row_asked 
 			if (r)
 				spoil_row(t, p, &v[i], r);
 		}
-		cpu_range(s->c, decode_rows, &j, n, t->w.cols >= GRAIN ? 1 : GRAIN / t->w.cols);
+		cpu_range(s->c, decode_rows, &j, n, cpu_grain_rows(t->w.cols));
 	}
 }
 

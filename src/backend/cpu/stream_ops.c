@@ -12,15 +12,6 @@ struct streams_job {
 	bool add;
 };
 
-/* Rows that are worth a thread. */
-static int rows_together(const struct streams_job *j)
-{
-	enum { GRAIN = 8192 };
-	int n = j->streams * j->cols;
-
-	return n >= GRAIN ? 1 : GRAIN / n;
-}
-
 static void mix_rows(void *ctx, int begin, int end)
 {
 	const struct streams_job *j = ctx;
@@ -35,7 +26,7 @@ void cpu_mix_streams(struct pass *p, float *out, const float *x, const float *by
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct streams_job j = { .c = c, .out = out, .a = x, .b = by, .streams = streams, .cols = cols };
 
-	cpu_range(c, mix_rows, &j, n, rows_together(&j));
+	cpu_range(c, mix_rows, &j, n, cpu_grain_rows(streams * cols));
 }
 
 static void add_rows(void *ctx, int begin, int end)
@@ -55,7 +46,7 @@ void cpu_add_streams(struct pass *p, float *x, bool add, const float *y, const f
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct streams_job j = { c, x, y, by, streams, cols, scale, add };
 
-	cpu_range(c, add_rows, &j, n, rows_together(&j));
+	cpu_range(c, add_rows, &j, n, cpu_grain_rows(streams * cols));
 }
 
 static void match_rows(void *ctx, int begin, int end)
@@ -77,5 +68,5 @@ void cpu_match_streams(struct pass *p, float *out, const float *a, const float *
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct streams_job j = { .c = c, .out = out, .a = a, .b = b, .streams = streams, .cols = cols, .scale = scale };
 
-	cpu_range(c, match_rows, &j, n, rows_together(&j));
+	cpu_range(c, match_rows, &j, n, cpu_grain_rows(streams * cols));
 }
