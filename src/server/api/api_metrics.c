@@ -103,13 +103,14 @@ struct shared {
 
 static void put_shared(const struct page *p, bool vllm, const struct metrics *m, const struct engine_stats *e)
 {
+	double pages_used = e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0;
 	const struct shared all[] = {
 		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running,
 		  NULL },
 		{ "requests_waiting", "num_requests_waiting", "Requests in the engine's queue.", GAUGE, e->waiting,
 		  NULL },
 		{ NULL, "kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1.", GAUGE,
-		  e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0, NULL },
+		  pages_used, NULL },
 		{ "requests_preempted_total", "num_preemptions_total", "Times a running request went back to waiting.",
 		  COUNTER, (double)e->preempted, NULL },
 		{ "prompt_tokens_total", "prompt_tokens_total", "Tokens of the prompts of admitted requests.", COUNTER,
@@ -137,6 +138,16 @@ static void put_shared(const struct page *p, bool vllm, const struct metrics *m,
 		  &m->prompt_tokens },
 		{ "request_output_tokens", "request_generation_tokens", "Tokens of an answer.", DISTRIBUTION, 0,
 		  &m->output_tokens },
+		/* names that vLLM had before, which production-stack reads */
+		{ NULL, "gpu_cache_usage_perc", "As kv_cache_usage_perc.", GAUGE, pages_used, NULL },
+		{ NULL, "gpu_prefix_cache_queries_total", "As prefix_cache_queries_total.", COUNTER,
+		  (double)e->prompt_tokens, NULL },
+		{ NULL, "gpu_prefix_cache_hits_total", "As prefix_cache_hits_total.", COUNTER, (double)e->cached_tokens,
+		  NULL },
+		{ NULL, "gpu_prefix_cache_hit_rate", "Hits by queries, 0 to 1.", GAUGE,
+		  e->prompt_tokens ? (double)e->cached_tokens / (double)e->prompt_tokens : 0, NULL },
+		{ NULL, "time_per_output_token_seconds", "As inter_token_latency_seconds.", DISTRIBUTION, 0,
+		  &m->next_token },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -354,18 +365,6 @@ static void put_request_success(const struct page *p, const struct engine_stats 
 
 /* ---- what gateways ask of vLLM ---- */
 
-/* Names that vLLM had before, which production-stack reads. */
-static void put_aliases(const struct page *p, const struct metrics *m, const struct engine_stats *e)
-{
-	gauge(p, "gpu_cache_usage_perc", "As kv_cache_usage_perc.",
-	      e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0);
-	counter(p, "gpu_prefix_cache_queries_total", "As prefix_cache_queries_total.", e->prompt_tokens);
-	counter(p, "gpu_prefix_cache_hits_total", "As prefix_cache_hits_total.", e->cached_tokens);
-	gauge(p, "gpu_prefix_cache_hit_rate", "Hits by queries, 0 to 1.",
-	      e->prompt_tokens ? (double)e->cached_tokens / (double)e->prompt_tokens : 0);
-	histogram(p, "time_per_output_token_seconds", "As inter_token_latency_seconds.", &m->next_token);
-}
-
 /* loaded: the model is. */
 static void put_sleep_state(const struct page *p, bool loaded)
 {
@@ -546,7 +545,6 @@ static void put_page(struct buf *b, struct server *s, struct known_model *m, con
 	vllm.labels = model.p;
 	put_shared(&vllm, true, &s->metrics, e);
 	put_request_success(&vllm, e);
-	put_aliases(&vllm, &s->metrics, e);
 	put_sleep_state(&vllm, m != NULL);
 	vllm.labels = ""; /* these two have labels of their own alone */
 	if (m)

@@ -24,6 +24,9 @@ static void reply_ready(struct exchange *x)
 	generation_reply(g, &g->echo);
 }
 
+/* The steps of an endpoint whose answer is what prep made. */
+#define REPLY_STEPS .ready = reply_ready, .drop = generation_drop, .abandon = generation_abandon, .any_length = true
+
 /* Text that was left in g->echo, under both names that clients look for. */
 static void put_text(struct generation *g)
 {
@@ -175,10 +178,7 @@ static void tokenize_prep(struct exchange *x)
 
 const struct endpoint tokenize_endpoint = {
 	.prep = tokenize_prep,
-	.ready = reply_ready,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.any_length = true,
+	REPLY_STEPS,
 	.read = read_tokenize,
 	.own_new = telling_new,
 	.own_free = free,
@@ -241,19 +241,13 @@ static void render_texts_prep(struct exchange *x)
 
 const struct endpoint render_chat_endpoint = {
 	.prep = render_chat_prep,
-	.ready = reply_ready,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.any_length = true,
+	REPLY_STEPS,
 	.id_prefix = "chatcmpl-",
 	.read = read_rendered_chat,
 };
 const struct endpoint render_texts_endpoint = {
 	.prep = render_texts_prep,
-	.ready = reply_ready,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.any_length = true,
+	REPLY_STEPS,
 	.id_prefix = "cmpl-",
 	.read = read_rendered_text,
 	.own_new = rendered_own,
@@ -299,10 +293,7 @@ static void detokenize_prep(struct exchange *x)
 
 const struct endpoint detokenize_endpoint = {
 	.prep = detokenize_prep,
-	.ready = reply_ready,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.any_length = true,
+	REPLY_STEPS,
 	.read = read_detokenize,
 };
 
@@ -327,10 +318,7 @@ static void template_prep(struct exchange *x)
 
 const struct endpoint template_endpoint = {
 	.prep = template_prep,
-	.ready = reply_ready,
-	.drop = generation_drop,
-	.abandon = generation_abandon,
-	.any_length = true,
+	REPLY_STEPS,
 	.read = read_template,
 };
 
