@@ -42,30 +42,16 @@ INLINE void table_fill(uint8_t to[2][LINE], const uint32_t x[4], __m512i signs, 
 
 static void tables_fill(struct tables *to, const int8_t *q, int groups)
 {
-	static const int8_t bit[8] = { 0, 1, 4, 5, 2, 3, 6, 7 };
-	int32_t signs[OUT], start[OUT];
-	uint8_t from[GROUP];
-	__m512i s, b;
-	__m256i order;
+	/* [table][place][bits 0, 1, 4, 5 or 2, 3, 6, 7]: the input of bit b of byte i is 4 b + i */
+	static const uint8_t from[GROUP] = { 0, 4,  16, 20, 1, 5,  17, 21, 2,  6,  18, 22, 3,  7,  19, 23,
+		                             8, 12, 24, 28, 9, 13, 25, 29, 10, 14, 26, 30, 11, 15, 27, 31 };
+	/* entry o of a table adds input i where bit i of o is set, and subtracts it where not */
+	const __mmask64 plus = 0xfedcba9876543210;
+	const __m512i s = _mm512_mask_blend_epi8(plus, _mm512_set1_epi8(-1), _mm512_set1_epi8(1));
+	const __m512i moved = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)128), s);
+	const __m512i b = _mm512_sub_epi32(_mm512_set1_epi32(BIAS), moved);
+	const __m256i order = _mm256_loadu_si256((const void *)from);
 
-	for (int i = 0; i < GROUP; i++) /* [half][place][four] */
-		from[i] = (uint8_t)(4 * bit[i / 16 * 4 + i % 4] + i / 4 % 4);
-	for (int o = 0; o < OUT; o++) {
-		uint32_t four = 0;
-		int sum = 0;
-
-		for (int i = 0; i < 4; i++) {
-			int sign = o >> i & 1 ? 1 : -1;
-
-			four |= (uint32_t)(uint8_t)sign << 8 * i;
-			sum += sign;
-		}
-		signs[o] = (int32_t)four;
-		start[o] = BIAS - 128 * sum;
-	}
-	order = _mm256_loadu_si256((const void *)from);
-	s = _mm512_loadu_si512(signs);
-	b = _mm512_loadu_si512(start);
 	for (int g = 0; g < groups; g++, q += GROUP) {
 		__m256i v = _mm256_permutexvar_epi8(order, _mm256_loadu_si256((const void *)q));
 		uint32_t x[8];
@@ -131,10 +117,10 @@ void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int 
 {
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / GROUP, per, o = o0;
-	struct plane_scales s = planes_scales(w);
-	size_t step = packed_step(w);
-	const uint8_t *p = packed_of(w) + (size_t)(o0 / OUT) * step;
-	const float *scale = x->scale + (size_t)r0 * (size_t)groups;
+	struct plane_scales s;
+	size_t step;
+	const uint8_t *p;
+	const float *scale;
 
 	if (c->bits != 1 || c->lut || c->block->kind != SCALE_BLOCK) {
 		planes_few_avx512(out, ld, w, o0, o1, x, r0, r1, scratch);
@@ -142,6 +128,10 @@ void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int 
 	}
 	per = c->block->length / GROUP;
 	assert(r1 - r0 == 1 && w->group == GROUP && c->zero == 1 && o0 % OUT == 0 && o1 % OUT == 0);
+	s = planes_scales(w);
+	step = packed_step(w);
+	p = packed_of(w) + (size_t)(o0 / OUT) * step;
+	scale = x->scale + (size_t)r0 * (size_t)groups;
 	tables_fill(scratch, x->q + (size_t)r0 * (size_t)x->cols, groups);
 	for (; o + 2 * OUT <= o1; o += 2 * OUT, p += 2 * step)
 		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 2);
