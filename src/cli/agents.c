@@ -29,9 +29,10 @@
 	"  \"model\": \"weft/%M\"\n"                                                                           \
 	"}\n"
 
-/* What a client reads.  In text, %U is the server's address, %V the same with /v1, %M the model's name, %K the key, each escaped for
- * JSON, TOML and YAML strings in double quotes; %u ... are the same as a word of a shell; %C and %O are the most tokens of a context and
- * of an answer, %E the line by which Codex looks for a key, where there is one.  file is below the user's home; NULL: text is a command. */
+/* The settings of a client: a file below the user's home, or, with file NULL, a command.  Marks in text:
+ *   %U  the server's address      %V  the address with /v1     %M  the model's name      %K  the key
+ *   %u, %v, %m, %k                these as a word of a shell; the others are escaped for strings in double quotes
+ *   %C  tokens of a context       %O  tokens of an answer      %E  Codex' line for a key, if there is a key */
 static const struct agent {
 	const char *name, *file, *text;
 } agents[] = {

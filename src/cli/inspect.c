@@ -158,7 +158,7 @@ static void print_plan(const struct inspection *in)
 	printf("  states       %12s\n", bytes_text(b, sizeof(b), p->states));
 	printf("  a step       %12s  of %d tokens, logits of each included\n", bytes_text(b, sizeof(b), p->step),
 	       p->opts.step_rows);
-	/* Those of --memory differ: keys and values of the tokens that there are, and the program itself. */
+	/* The sums of --memory also count the program, and keys and values of the present tokens alone. */
 	printf("  together     %12s  with every sequence full; --memory: what a server takes at first and at most\n",
 	       bytes_text(b, sizeof(b), p->together));
 }

@@ -184,7 +184,7 @@ export function imported(text) {
       earlier.add(t.id);
     }
     c.name = is_text(plain.name) ? plain.name : "";
-    c.settings = plain.settings ?? null; // judged by those who read it
+    c.settings = plain.settings ?? null; // checked where they are read
     c.changed = Number.isFinite(plain.changed) ? plain.changed : Date.now();
     for (const [at, id] of Object.entries(plain.shown ?? {})) if (is_text(id)) c.shown[at] = id;
     return c;

@@ -4,7 +4,7 @@ import { button, by_id, copy_button, element, name_of, shown_of } from "./elemen
 import { markdown } from "./markdown.js";
 
 const EARLIEST = Date.UTC(2020); // what is less only orders turns
-const WHO = { user: "You", assistant: "Model" };
+const SPEAKER = { user: "You", assistant: "Model" };
 
 // The time of day, with the date where that is not today's.
 function time_of(at) {
@@ -16,7 +16,7 @@ function time_of(at) {
 // at: when it was said, in ms; files of earlier versions do not tell.
 export function box_of(role, name, at) {
   return element("article", { class: "message " + role },
-    element("div", { class: "speaker" }, element("span", { class: "name" }, name ?? WHO[role]), ...(at > EARLIEST ? [" · ", time_of(at)] : [])));
+    element("div", { class: "speaker" }, element("span", { class: "name" }, name ?? SPEAKER[role]), ...(at > EARLIEST ? [" · ", time_of(at)] : [])));
 }
 
 // turn.thought: how long it took; turns of earlier versions do not tell.
