@@ -90,7 +90,7 @@ static void read_config(struct dflash *f, struct conf *c, const struct model *of
 	struct shape *s = &f->d.m.shape;
 	struct rotary_defaults r = { .partial = 1 };
 
-	decoder_read(&f->d, c, &(struct decoder_defaults){ 0 }, p);
+	decoder_read(&f->d, c, &(struct decoder_defaults){ .vocab = of->shape.vocab }, p);
 	if (c->code)
 		return;
 	if (s->hidden != of->shape.hidden)
@@ -122,8 +122,7 @@ static bool both_ways(const struct conf *c, bool local)
 
 /* ---- tensors ---- */
 
-/* Binds the tensors that DSpark has beyond DFlash's.  Its embedding and lm_head are copies of the model's and are left out,
- * as is its confidence head: the engine measures how often guesses come true. */
+/* Binds the tensors that DSpark has beyond DFlash's.  Its confidence head is left out: the engine measures how often guesses come true. */
 static void bind_spark(struct binder *b, struct dflash *f, struct conf *c)
 {
 	struct conf own = *c;
@@ -136,8 +135,6 @@ static void bind_spark(struct binder *b, struct dflash *f, struct conf *c)
 	if (rank &&
 	    strcmp(conf_str_or(conf_get(c, "markov_head_type") ? c : &own, "markov_head_type", "vanilla"), "vanilla"))
 		conf_fail(c, E_UNSUPPORTED, "markov_head_type: only \"vanilla\" is done");
-	store_ignore(b->st, "embed_tokens.weight", "a copy of the model's");
-	store_ignore(b->st, "lm_head.weight", "a copy of the model's");
 	store_ignore(b->st, "confidence_head.", "what comes true is measured");
 	if (!rank || c->code)
 		return;
@@ -175,6 +172,7 @@ static void see_block(struct attn *op, const struct dflash *f, bool both)
 static int bind_into(struct dflash *f, const struct model *of, struct store *st, struct err *err)
 {
 	static const char *const prefix[] = { "", "model.", NULL };
+	static const char *const copies[] = { "embed_tokens.weight", "model.embed_tokens.weight", "lm_head.weight" };
 	struct decoder *d = &f->d;
 	struct binder b = { .st = st, .m = &d->m, .err = err };
 	struct conf c = { .j = st->config, .file = st->config_path, .where = "", .err = err };
@@ -206,6 +204,8 @@ static int bind_into(struct dflash *f, const struct model *of, struct store *st,
 	}
 	if (is_second(st))
 		bind_second(&b, f);
+	for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+		store_ignore(st, copies[i], "a copy of the model's");
 	return b.code ? b.code : c.code;
 }
 

@@ -140,6 +140,17 @@ static void bind_embed(struct binder *b, struct eagle3 *e, const struct model *o
 		                  b->st->config_path, e->m.shape.hidden, of->shape.hidden);
 }
 
+/* The model's, in a file without one. */
+static void bind_head(struct binder *b, struct eagle3 *e, const struct model *of)
+{
+	const struct shape *s = &e->m.shape;
+
+	if (bind_has(b, "lm_head.weight") || s->vocab != of->shape.vocab || s->hidden != of->shape.hidden)
+		bind_weight(b, &e->head, s->vocab, s->hidden, "lm_head");
+	else
+		e->head = of->trunk->head;
+}
+
 static void bind_layer(struct binder *b, struct eagle3 *e, const char *at, int inner)
 {
 	struct attention *a = &e->attn;
@@ -182,7 +193,7 @@ static int bind_into(struct eagle3 *e, const struct model *of, struct store *st,
 		e->norm_fc = bind_floats(&b, e->m.shape.carry, 0, "input_norm.weight");
 	bind_layer(&b, e, bind_has(&b, "midlayer.input_layernorm.weight") ? "midlayer" : "layers.0", inner);
 	e->norm = bind_floats(&b, hidden, 0, "norm.weight");
-	bind_weight(&b, &e->head, e->m.shape.vocab, hidden, "lm_head");
+	bind_head(&b, e, of);
 	bind_embed(&b, e, of);
 	bind_tokens(&b, e);
 	return b.code ? b.code : top.code;

@@ -1,7 +1,7 @@
 /* test_assistant.c - Gemma 4's assistant against a reference: the hidden rows that it is given, then the logits, hidden rows
  * and guesses of the first rounds, over the model's own caches; and that a guess leaves those as they were.
  *
- *     test_assistant: skips where the reference vectors are not there */
+ *     test_assistant [HEAD NAME]: skips where the reference vectors are not there; HEAD: another file of the one NAME there */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void step(struct driver *target, struct driver *head, int n, int32_t tok,
 	caches_close(&head->m->caches, 0);
 }
 
-static void test(const char *root, const char *name)
+static void test(const char *root, const char *name, const char *file)
 {
 	struct driver_opts o = {
 		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS, .step_rows = ROWS
@@ -55,7 +55,7 @@ static void test(const char *root, const char *name)
 	CHECK(!driver_open(&target, path, &o, &err), "%s", err.msg);
 	snprintf(path, sizeof path, "%s/_draft/%s", root, name);
 	rounds_open(&g, path);
-	CHECK(!store_open(&st, path, &err) && model_only_head(st), "%s", err.msg);
+	CHECK(!store_open(&st, file ? file : path, &err) && model_only_head(st), "%s", err.msg);
 	CHECK(model_bind(&m, st, &err) == E_UNSUPPORTED, "a head is no model");
 	CHECK(!model_bind_head(&m, target.m, st, &err) && !driver_attach(&head, m, &o, &err), "%s", err.msg);
 	wide = (size_t)m->shape.carry;
@@ -145,7 +145,7 @@ static void test_window(const char *root)
 	rmdir(dir);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const char *shared = shared_folder();
 	char root[4096];
@@ -154,8 +154,12 @@ int main(void)
 	if (!shared)
 		return 77; /* skipped; shared_folder said why */
 	snprintf(root, sizeof root, "%s/golden", shared);
-	test(root, "gemma4_assistant");
-	test(root, "gemma4_assistant_ordered");
+	if (argc == 3) {
+		test(root, argv[2], argv[1]);
+		return 0;
+	}
+	test(root, "gemma4_assistant", NULL);
+	test(root, "gemma4_assistant_ordered", NULL);
 	test_window(root);
 	return 0;
 }

@@ -3,7 +3,8 @@
  *
  *     test_heads [FOLDER NAME...]: those in FOLDER, given what the file says that the model gave
  *     test_heads --own FOLDER...: models that have one of their own
- *     test_heads --of MODEL FOLDER: such a model elsewhere, with the rounds in FOLDER */
+ *     test_heads --of MODEL FOLDER: such a model elsewhere, with the rounds in FOLDER
+ *     test_heads --same MODEL HEAD OTHER: two files of one head for a model, which guess alike */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,6 +299,75 @@ static void test_other(const char *root, const char *target, const char *name)
 	store_close(st);
 }
 
+enum { CONTEXT = 20, TAPS = 8 };
+
+/* What a head guesses after CONTEXT tokens of no meaning; returns how many.  tap: the layers that it reads, ended by -1. */
+static int guess_any(struct rig *r, struct store *st, int32_t *out, float **logits, int tap[TAPS + 1])
+{
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS, .step_rows = ROWS
+	};
+	struct model *m;
+	struct err err;
+	float *hidden;
+	int n;
+
+	CHECK(!model_bind_head(&m, r->target.m, st, &err), "%s", err.msg);
+	for (size_t i = 0; i < st->n; i++)
+		CHECK(st->v[i]->used || st->v[i]->ignored, "%s is not used", st->v[i]->name);
+	CHECK(!driver_attach(&r->head, m, &o, &err), "%s", err.msg);
+	CHECK(m->shape.head.n_tap <= TAPS, "%d layers", m->shape.head.n_tap);
+	memcpy(tap, m->shape.head.tap, (size_t)m->shape.head.n_tap * sizeof *tap);
+	tap[m->shape.head.n_tap] = -1;
+	r->given = xcalloc((size_t)ROWS * (size_t)m->shape.carry, sizeof(float));
+	r->hidden = xcalloc((size_t)ROWS * (size_t)shape_residual(&m->shape), sizeof(float));
+	r->logits = xcalloc((size_t)ROWS * (size_t)m->shape.vocab, sizeof(float));
+	hidden = xcalloc((size_t)BLOCK * (size_t)shape_residual(&m->shape), sizeof *hidden);
+	*logits = xcalloc((size_t)BLOCK * (size_t)m->shape.vocab, sizeof **logits);
+	for (int i = 0; i < CONTEXT * m->shape.carry; i++)
+		r->given[i] = sinf((float)i * 0.37f);
+	for (int i = 0; i < CONTEXT; i++)
+		r->g.tok[i] = i * i * 7 % 500;
+	step(r, 0, 0, r->g.tok, CONTEXT - 1, r->given, false);
+	n = guess(r, 0, CONTEXT, out, *logits, hidden, 4);
+	free(r->given);
+	free(r->hidden);
+	free(r->logits);
+	free(hidden);
+	return n;
+}
+
+static void test_same(const char *model, const char *const file[2])
+{
+	struct driver_opts o = {
+		.arith = ARITH_F32, .threads = 2, .level = cpu_detect(), .slots = 1, .ctx_max = ROWS, .step_rows = ROWS
+	};
+	int32_t out[2][BLOCK];
+	int n[2], tap[2][TAPS + 1] = { 0 }, vocab = 0;
+	float *logits[2], most = 0;
+	struct rig r = { 0 };
+	struct store *st;
+	struct err err;
+
+	CHECK(!driver_open(&r.target, model, &o, &err), "%s", err.msg);
+	for (int i = 0; i < 2; i++) {
+		CHECK(!store_open(&st, file[i], &err) && model_only_head(st), "%s", err.msg);
+		n[i] = guess_any(&r, st, out[i], &logits[i], tap[i]);
+		vocab = r.head.m->shape.vocab;
+		driver_close(&r.head);
+		store_close(st);
+	}
+	CHECK(!memcmp(tap[0], tap[1], sizeof tap[0]), "%s reads other layers", file[1]);
+	CHECK(n[0] == n[1] && !memcmp(out[0], out[1], (size_t)n[0] * sizeof *out[0]), "%s guesses otherwise", file[1]);
+	for (int i = 0; i < n[0] * vocab; i++)
+		most = fmaxf(most, fabsf(logits[0][i] - logits[1][i]));
+	CHECK(most <= 1e-4f, "%s: logits are %g apart", file[1], (double)most);
+	printf("%s: %d guesses within %.1e\n", file[0], n[0], (double)most);
+	free(logits[0]);
+	free(logits[1]);
+	driver_close(&r.target);
+}
+
 /* Rows of a tensor of the file against got, within 1e-3. */
 static void compare_rows(const struct safetensors *f, const char *name, const float *got, int n, int cols)
 {
@@ -388,6 +458,10 @@ int main(int argc, char **argv)
 	log_set_level(LOG_WARN);
 	if (argc == 4 && !strcmp(argv[1], "--of")) {
 		test(argv[2], NULL, argv[3], true);
+		return 0;
+	}
+	if (argc == 5 && !strcmp(argv[1], "--same")) {
+		test_same(argv[2], (const char *const *)argv + 3);
 		return 0;
 	}
 	for (int i = 2; i < argc; i++)

@@ -3,6 +3,9 @@
     gguf_of_folder.py WEFT TESTS_GOLDEN [SHARED_GOLDEN]
     gguf_of_folder.py --write FOLDER OUT.gguf       the file alone, to hold against llama.cpp by hand
     gguf_of_folder.py --heads TEST_HEADS FOLDER...  the draft heads of such files guess as the folders' do
+    gguf_of_folder.py --apart TEST_HEADS MODEL FOLDER...  draft heads in folders of their own, over MODEL, likewise
+    gguf_of_folder.py --assistants TEST_ASSISTANT SHARED NAME...  Gemma 4's, likewise, in SHARED/golden/_draft (WEFT_SHARED names another
+                                                    place); those that are not there are left out
 
 What the converter does to names, values and metadata stands here once more, apart from weft's own tables.  All tensors
 are written in float32, so the only difference is that of norms, which lose the last bit in w + 1 - 1.
@@ -31,10 +34,12 @@ def safetensors(path):
         data = f.read()
     out = {}
     for name, t in head.items():
-        if name == "__metadata__" or t["dtype"] == "I64":
+        if name == "__metadata__" or t["dtype"] == "BOOL":
             continue
         a, b = t["data_offsets"]
-        if t["dtype"] == "BF16":
+        if t["dtype"] == "I64":
+            v = np.frombuffer(data[a:b], "<i8")
+        elif t["dtype"] == "BF16":
             v = (np.frombuffer(data[a:b], "<u2").astype("<u4") << 16).view("<f4")
         else:
             v = np.frombuffer(data[a:b], {"F32": "<f4", "F16": "<f2"}[t["dtype"]]).astype("<f4")
@@ -72,14 +77,14 @@ class File:
         self.pairs.append(text(key) + value)
 
     def add(self, name, v):
-        """As float32; or as bfloat16, where its bits are given as 16-bit numbers."""
+        """As float32; or as bfloat16, where its bits are given as 16-bit numbers; or as integers."""
         v = np.asarray(v)
-        self.tensors.append((name, np.ascontiguousarray(v, "<u2" if v.dtype == "<u2" else "<f4")))
+        self.tensors.append((name, np.ascontiguousarray(v, v.dtype if v.dtype in ("<u2", "<i4", "<i8") else "<f4")))
 
     def write(self, path):
         at, infos = 0, b""
         for name, v in self.tensors:
-            kind = 30 if v.dtype == "<u2" else 0
+            kind = {"<u2": 30, "<i4": 26, "<i8": 27}.get(v.dtype.str, 0)
             infos += text(name) + struct.pack("<I", v.ndim) + struct.pack("<%dQ" % v.ndim, *v.shape[::-1]) + struct.pack("<IQ", kind, at)
             at += -(-v.nbytes // 32) * 32
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.pairs)) + b"".join(self.pairs) + infos
@@ -362,6 +367,103 @@ def convert(folder, path, arch=None):
     f.write(path)
 
 
+# ---- draft heads in files of their own ----
+
+HEAD_TOP = {"fc": "fc", "hidden_norm": "enc.output_norm", "norm": "output_norm", "lm_head": "output", "embed_tokens": "token_embd",
+            "candidate_selector.predecessor_codebook": "selector_predecessor", "candidate_selector.successor_codebook": "selector_successor",
+            "candidate_selector.hidden_projection": "selector_hidden", "markov_head.markov_w1": "markov_w1", "markov_head.markov_w2": "markov_w2",
+            "pre_projection": "nextn.pre_projection", "post_projection": "nextn.post_projection", "masked_embedding.centroids": "masked_embd_centroids"}
+HEAD_BLOCK = {"hidden_norm": "attn_norm_2", "attention_conv.kernel_projection": "attn_conv_proj", "mlp_conv.kernel_projection": "ffn_conv_proj"}
+GEMMA = {**AFTER, "pre_feedforward_layernorm": "ffn_norm", "layer_scalar": "layer_output_scale"}
+
+
+def i32(*v):
+    return struct.pack("<%di" % len(v), *v)
+
+
+def head_keys(f, c):
+    rope = c.get("rope_parameters") or c
+    for key, name in (("context_length", "max_position_embeddings"), ("embedding_length", "hidden_size"), ("block_count", "num_hidden_layers"),
+                      ("feed_forward_length", "intermediate_size"), ("attention.head_count", "num_attention_heads"),
+                      ("attention.head_count_kv", "num_key_value_heads"), ("attention.layer_norm_rms_epsilon", "rms_norm_eps")):
+        f.put(key, c[name])
+    if f.arch == "gemma4-assistant":
+        return
+    f.put("attention.key_length", c["head_dim"])
+    f.put("rope.freq_base", float(rope["rope_theta"]))
+    if c.get("sliding_window"):
+        f.put("attention.sliding_window", c["sliding_window"])
+        f.put("attention.sliding_window_pattern", [t == "sliding_attention" for t in c["layer_types"]])
+
+
+def dflash_keys(f, c):
+    own = c.get("dflash_config", c)
+    f.put("block_size", c.get("block_size") or own["block_size"])
+    f.put("tokenizer.ggml.mask_token_id", own["mask_token_id"])
+    f.put("target_layers", i32(*(i + 1 for i in own["target_layer_ids"])))
+    if "Qwen3DSparkModel" in c["architectures"]:
+        f.put("sample_from_anchor", True)
+    for key, name in (("conv_kernel_size",) * 2, ("conv_group_size",) * 2, ("selector_rank",) * 2, ("selector_top_k",) * 2,
+                      ("embedding_scale", "input_embedding_scale"), ("logit_scale", "output_multiplier"), ("final_logit_softcapping",) * 2):
+        if name in own:
+            f.put(key, own[name])
+
+
+def assistant_keys(f, top, c):
+    rope = c["rope_parameters"]
+    for key, v in (("attention.key_length", c["global_head_dim"]), ("attention.key_length_swa", c["head_dim"]),
+                   ("attention.sliding_window", c["sliding_window"]),
+                   ("attention.sliding_window_pattern", [t == "sliding_attention" for t in c["layer_types"]]),
+                   ("rope.freq_base", rope["full_attention"]["rope_theta"]), ("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"]),
+                   ("attention.shared_kv_layers", c["num_hidden_layers"]), ("nextn_predict_layers", c["num_hidden_layers"]),
+                   ("embedding_length_out", top["backbone_hidden_size"])):
+        f.put(key, v)
+    if top["use_ordered_embeddings"]:
+        f.put("n_centroids", top["num_centroids"])
+        f.put("centroid_top_k", top["centroid_intermediate_top_k"])
+    freqs, turning = c["global_head_dim"] // 2, rope["full_attention"]["partial_rotary_factor"]
+    f.add("rope_freqs.weight", np.where(np.arange(freqs) < freqs * turning, 1, 1e30))
+
+
+def convert_head(folder, path, without=None):
+    """without: a key or tensor that is left out."""
+    with open(os.path.join(folder, "config.json")) as at:
+        top = json.load(at)
+    c = top.get("transformer_layer_config") or top.get("text_config") or top
+    name = top["architectures"][0]
+    arch = "eagle3" if "Eagle3" in name else "gemma4-assistant" if "Gemma4" in name else "dflash"
+    f = File(arch, None)
+    head_keys(f, c)
+    if arch == "eagle3":
+        f.put("norm_before_residual", top.get("norm_before_residual", False))
+        f.put("target_layers", i32(*(top.get("eagle_config") or top)["eagle_aux_hidden_state_layer_ids"]))
+    elif arch == "dflash":
+        dflash_keys(f, top)
+    else:
+        assistant_keys(f, top, c)
+    for name, v in sorted(all_tensors(folder).items()):
+        name = name.replace("midlayer.", "layers.0.").removeprefix("model.")
+        if name == "d2t":
+            f.add("d2t", v + np.arange(len(v)))
+        elif name == "masked_embedding.token_ordering":
+            f.add("masked_embd_ordering", v.astype("<i4"))
+        elif name.startswith("layers."):
+            _, layer, rest = name.split(".", 2)
+            rest = rest.removesuffix(".weight")
+            if arch == "eagle3" and rest in ("self_attn.q_proj", "self_attn.k_proj"):
+                v = paired(v, c["num_attention_heads" if rest.endswith("q_proj") else "num_key_value_heads"])
+            if rest.endswith(".base_kernel"):
+                f.add("blk.%s.%s_conv_base" % (layer, "attn" if rest.startswith("att") else "ffn"), v)
+                continue
+            names = {**NAMES, **HEAD_BLOCK, **(GEMMA if arch == "gemma4-assistant" else {})}
+            f.add("blk.%s.%s.weight" % (layer, names[rest]), v)
+        elif not name.startswith("confidence_head"):
+            f.add(HEAD_TOP[name.removesuffix(".weight")] + ".weight", v)
+    f.pairs = [p for p in f.pairs if not without or not p.startswith(text(without))]
+    f.tensors = [t for t in f.tensors if t[0] != without]
+    f.write(path)
+
+
 def logits(weft, model, ids):
     out = ids + ".logits"
     p = subprocess.run([weft, "logits", model, "--ids", ids, "--arith", "f32", "--out", out], capture_output=True)
@@ -398,7 +500,43 @@ def heads(test_heads, folders):
             subprocess.run([test_heads, "--of", gguf, folder], check=True)
 
 
+# Of a head without this part it is said what is missing.
+MISSED = {"dflash2": {"tokenizer.ggml.mask_token_id": "key tokenizer.ggml.mask_token_id: missing", "dflash.block_size": "key dflash.block_size: missing",
+                      "dflash.selector_rank": "key dflash.selector_rank: missing", "dflash.target_layers": "key dflash.target_layers: missing",
+                      "blk.1.ffn_conv_base": "model.layers.1.mlp_conv.base_kernel: missing",
+                      "selector_hidden.weight": "candidate_selector.hidden_projection.weight: missing"},
+          "eagle3_speculators": {"d2t": "d2t: missing", "blk.0.attn_norm_2.weight": "hidden_norm.weight: missing"}}
+
+
+def apart(test_heads, model, folders):
+    with tempfile.TemporaryDirectory() as tmp:
+        for n, folder in enumerate(folders):
+            gguf = os.path.join(tmp, "%d.gguf" % n)
+            convert_head(folder, gguf)
+            subprocess.run([test_heads, "--same", model, folder, gguf], check=True)
+            for part, why in MISSED.get(os.path.basename(folder), {}).items():
+                convert_head(folder, gguf, part)
+                p = subprocess.run([test_heads, "--same", model, folder, gguf], capture_output=True, text=True)
+                assert p.returncode and gguf in p.stderr + p.stdout and why in p.stderr + p.stdout, (why, p.stdout, p.stderr)
+
+
+def assistants(test_assistant, shared, names):
+    root = os.environ.get("WEFT_SHARED") or shared
+    folders = [f for f in (os.path.join(root, "golden/_draft", n) for n in names) if os.path.isdir(f)]
+    with tempfile.TemporaryDirectory() as tmp:
+        for n, folder in enumerate(folders):
+            gguf = os.path.join(tmp, "%d.gguf" % n)
+            convert_head(folder, gguf)
+            subprocess.run([test_assistant, gguf, os.path.basename(folder)], check=True)
+    return 0 if folders else 77
+
+
 def main():
+    if sys.argv[1] == "--apart":
+        apart(sys.argv[2], sys.argv[3], sys.argv[4:])
+        return 0
+    if sys.argv[1] == "--assistants":
+        return assistants(sys.argv[2], sys.argv[3], sys.argv[4:])
     if sys.argv[1] == "--heads":
         heads(sys.argv[2], sys.argv[3:])
         return 0

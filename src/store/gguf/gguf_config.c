@@ -250,7 +250,8 @@ static void put_text(struct gguf_conf *c, const char *model_type)
 {
 	gguf_put_str(c, "model_type", model_type);
 	c->m->arch->config(c);
-	gguf_config_pooling(c);
+	if (!c->m->arch->head)
+		gguf_config_pooling(c);
 }
 
 /* The text's members under text_config, with those of the tower. */

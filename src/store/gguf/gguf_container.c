@@ -156,7 +156,7 @@ static int read_blocks(struct gguf_model *m, struct err *err)
 	struct gguf_conf c = { .m = m, .err = err };
 
 	m->blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
-	m->drafts = gguf_conf_int(&c, "nextn_predict_layers", 0);
+	m->drafts = m->arch->head ? 0 : gguf_conf_int(&c, "nextn_predict_layers", 0);
 	if (!c.code && (m->blocks < 1 || m->blocks > BLOCKS_MAX || m->drafts < 0 || m->drafts >= m->blocks))
 		gguf_conf_fail(&c, E_FORMAT,
 		               "key %s.block_count: %" PRId64 " blocks, %" PRId64 " of them draft heads; 1 to %d are "
@@ -201,7 +201,7 @@ static int open_gguf(struct container *c, struct err *err)
 	c->own = m;
 	if ((code = open_parts(m, c, err)) || (code = read_arch(m, c, err)) || (code = read_blocks(m, err)))
 		return code;
-	return open_projector(m, c, err);
+	return m->arch->head ? 0 : open_projector(m, c, err);
 }
 
 /* ---- tensors ---- */

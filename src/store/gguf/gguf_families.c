@@ -209,7 +209,8 @@ static void put_gemma4_attention(struct gguf_conf *c)
 	gguf_put_int(c, "num_global_key_value_heads", gguf_conf_block_int(c, "attention.head_count_kv", global, 1));
 	gguf_put_bool(c, "attention_k_eq_v", !gguf_conf_has_tensor(c, value));
 	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
-	gguf_put_int(c, "num_kv_shared_layers", gguf_conf_int(c, "attention.shared_kv_layers", 0));
+	gguf_put_int(c, "num_kv_shared_layers",
+	             gguf_conf_int(c, "attention.shared_kv_layers", c->m->arch->head ? c->m->blocks : 0));
 	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
 	put_gemma4_ropes(c);
 }

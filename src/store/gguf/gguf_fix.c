@@ -69,6 +69,31 @@ static void permuted_fill(const struct gguf_model *m, const struct gguf_tensor *
 
 const struct gguf_fix gguf_permuted = { permuted_shape, permuted_fill };
 
+/* ---- tokens of the model ---- */
+
+/* Numbers of tokens, of which Hugging Face keeps how far they are beyond their place in the list. */
+static int ahead_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err)
+{
+	if (strcmp(t->from->type->name, "I64") || t->t.n_dim != 1)
+		return err_set(err, E_FORMAT, "%s: tensor %s: is %s of %d axes, I64 of 1 is wanted", m->part[0].path,
+		               t->from->name, t->from->type->name, t->t.n_dim);
+	t->t.data = NULL;
+	return 0;
+}
+
+static void ahead_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	for (int64_t i = 0; i < t->t.count; i++) {
+		uint64_t token;
+
+		memcpy(&token, t->from->data + 8 * i, sizeof token);
+		token -= (uint64_t)i;
+		memcpy(to + 8 * i, &token, sizeof token);
+	}
+}
+
+const struct gguf_fix gguf_ahead = { ahead_shape, ahead_fill };
+
 /* ---- runs of rows ---- */
 
 static void take_rows(struct gguf_tensor *t, int64_t first, int64_t n)

@@ -53,6 +53,7 @@ struct gguf_arch {
 	const char *with;
 	const char *block; /* a block's names begin with "model.", this and its number; NULL: "layers." */
 	bool both_ways;    /* every row sees its whole text, as attention.causal false says */
+	bool head;         /* a draft head alone: gguf_heads.c */
 };
 
 struct gguf_model {
@@ -86,7 +87,7 @@ void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_name
 
 /* gguf_fix.c */
 extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba,
-	gguf_sixth;
+	gguf_sixth, gguf_ahead;
 
 /* The shape of fixes that compute in float32: as in the file, where other types are refused. */
 int gguf_floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err);
@@ -105,6 +106,9 @@ gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf
 	gguf_config_gemma, gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe, gguf_config_ernie_moe,
 	gguf_config_olmoe, gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe, gguf_config_afmoe,
 	gguf_config_mamba;
+
+/* gguf_heads.c */
+gguf_config_fn gguf_config_eagle3, gguf_config_dflash, gguf_config_assistant;
 
 /* gguf_encoders.c */
 gguf_config_fn gguf_config_bert, gguf_config_jina_bert, gguf_config_nomic_bert, gguf_config_modern_bert,

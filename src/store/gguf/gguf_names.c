@@ -249,6 +249,44 @@ static const struct gguf_name gemma4[] = {
 	{ "ffn_gate_exps.weight", "experts.gate_proj.weight", NULL, 0 },
 	{ "ffn_up_exps.weight", "experts.up_proj.weight", NULL, 0 },
 	{ "ffn_down_exps.weight", "experts.down_proj.weight", NULL, 0 },
+	/* Assistants have these; "mtp." in older files. */
+	{ "nextn.pre_projection.weight", "pre_projection.weight", NULL, 0 },
+	{ "nextn.post_projection.weight", "post_projection.weight", NULL, 0 },
+	{ "masked_embd_centroids.weight", "masked_embedding.centroids.weight", NULL, 0 },
+	{ "masked_embd_ordering", "masked_embedding.token_ordering", NULL, 0 },
+	{ "mtp.pre_projection.weight", "pre_projection.weight", NULL, 0 },
+	{ "mtp.post_projection.weight", "post_projection.weight", NULL, 0 },
+	{ "mtp.centroids.weight", "masked_embedding.centroids.weight", NULL, 0 },
+	{ "mtp.token_ordering", "masked_embedding.token_ordering", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name eagle3[] = {
+	{ "fc.weight", "model.fc.weight", NULL, 0 },
+	{ "output.weight", "model.lm_head.weight", NULL, 0 },
+	{ "d2t", "d2t", &gguf_ahead, 0 },
+	{ "attn_norm_2.weight", "hidden_norm.weight", NULL, 0 },
+	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.weight", "self_attn.k_proj.weight", &gguf_permuted, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name dflash[] = {
+	{ "fc.weight", "model.fc.weight", NULL, 0 },
+	{ "enc.output_norm.weight", "model.hidden_norm.weight", NULL, 0 },
+	{ "attn_conv_base", "attention_conv.base_kernel", NULL, 0 },
+	{ "attn_conv_proj.weight", "attention_conv.kernel_projection.weight", NULL, 0 },
+	{ "ffn_conv_base", "mlp_conv.base_kernel", NULL, 0 },
+	{ "ffn_conv_proj.weight", "mlp_conv.kernel_projection.weight", NULL, 0 },
+	{ "selector_predecessor.weight", "model.candidate_selector.predecessor_codebook.weight", NULL, 0 },
+	{ "selector_prev.weight", "model.candidate_selector.predecessor_codebook.weight", NULL, 0 },
+	{ "selector_successor.weight", "model.candidate_selector.successor_codebook.weight", NULL, 0 },
+	{ "selector_next.weight", "model.candidate_selector.successor_codebook.weight", NULL, 0 },
+	{ "selector_hidden.weight", "model.candidate_selector.hidden_projection.weight", NULL, 0 },
+	{ "markov_w1.weight", "model.markov_head.markov_w1.weight", NULL, 0 },
+	{ "markov_w2.weight", "model.markov_head.markov_w2.weight", NULL, 0 },
+	{ "conf_proj.weight", "confidence_head.proj.weight", NULL, 0 },
+	{ "conf_proj.bias", "confidence_head.proj.bias", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -633,6 +671,11 @@ static const struct gguf_arch archs[] = {
 	{ "gemma2", "gemma2", gemma3, gguf_config_gemma2, false },
 	{ "gemma3", "gemma3_text", gemma3, gguf_config_gemma3, false },
 	{ "gemma4", "gemma4_text", gemma4, gguf_config_gemma4, false },
+	/* Draft heads; the second name of the assistant in older files. */
+	{ "eagle3", "llama", eagle3, gguf_config_eagle3, .head = true },
+	{ "dflash", "qwen3", dflash, gguf_config_dflash, .head = true },
+	{ "gemma4-assistant", "gemma4_assistant", gemma4, gguf_config_assistant, .head = true },
+	{ "gemma4_assistant", "gemma4_assistant", gemma4, gguf_config_assistant, .head = true },
 	{ "gpt-oss", "gpt_oss", gpt_oss, gguf_config_gpt_oss, false },
 	{ "glm4moe", "glm4_moe", glm4_moe, gguf_config_glm4_moe, false },
 	{ "minimax-m2", "minimax_m2", minimax, gguf_config_minimax, false },
