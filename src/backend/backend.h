@@ -132,18 +132,19 @@ enum act {
 	ACT_TANH,
 	ACT_CLAMPED, /* min(g, limit) sigmoid(alpha min(g, limit)), times 1 + the factor clamped to [-limit, limit] */
 	ACT_LIMITED, /* min(g sigmoid(g), limit), times the factor clamped to [-limit, limit] */
+	ACT_CLIPPED, /* m sigmoid(m) of m = min(g, limit), times the factor clamped to [-limit, limit] */
 	/* alpha max(g, 0)^2 + limit (e^min(g, 0) - 1 - min(g, 0)) + beta g: xIELU (arXiv 2411.13010) */
 	ACT_XIELU,
 };
 struct activation {
 	enum act kind;
-	float alpha, limit; /* alpha: of ACT_CLAMPED and ACT_XIELU; limit: of these and ACT_LIMITED */
+	float alpha, limit; /* alpha: of ACT_CLAMPED and ACT_XIELU; limit: of these, ACT_LIMITED and ACT_CLIPPED */
 	float beta;         /* ACT_XIELU's alone */
 };
 /* Does it change the factor as well, so that it needs one? */
 static inline bool act_needs_factor(enum act kind)
 {
-	return kind == ACT_CLAMPED || kind == ACT_LIMITED;
+	return kind == ACT_CLAMPED || kind == ACT_LIMITED || kind == ACT_CLIPPED;
 }
 
 /* One product over a shared input: out = act(in W' + bias), with up times (in up' + its bias); or out += that with
@@ -322,6 +323,9 @@ struct attn {
 	 * a sequence may end anywhere.  The mean is of rows as they are cached, but for the last, in order.  0: a key is of its
 	 * own position.  For kv_append, with v_is_key and one head of keys, and choose; not where the pass has rope_pos. */
 	int pooled;
+	/* With pooled: a block's key is instead the sum of its rows' keys, each dim weighted by a softmax over the block's rows of
+	 * v + pool_bias[row in the block], [pooled][dim]; v is a row's weights, which are cached as values.  NULL: the mean. */
+	const float *pool_bias;
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -379,6 +383,24 @@ struct ngrams {
 	const struct weight *part; /* [n_part] the table: rows in order, the same number in each */
 	int n_part;
 };
+
+/* Residual streams that gates made of them mix (manifold-constrained hyper-connections, 2025, arXiv 2512.24880).  A row of
+ * products z, behind which z = z scale[0, 1 or 2] + base for the three parts [streams | streams | streams * streams]:
+ *
+ *     pre_s = sigmoid(z_s) + eps;  post_s = 2 sigmoid(z_s);  M[a][b] = softmax over b (z_ab) + eps
+ *     M[a][b] /= sum over a + eps;  rounds - 1 times: M[a][b] /= sum over b + eps;  M[a][b] /= sum over a + eps
+ *
+ * Sums are in rising order. */
+enum { STREAMS_MOST = 16 };
+struct stream_gates {
+	int streams, rounds;
+	const float *base, *scale; /* [streams (2 + streams)], [3] */
+	float eps;
+};
+static inline int stream_gates_cols(int streams)
+{
+	return streams * (2 + streams);
+}
 
 /* How a mixture scores its experts by the router's logits. */
 enum moe_route {
@@ -607,6 +629,13 @@ struct backend_ops {
 	 * first count nothing.  out and in[n_row][cols] are apart; base[taps][cols]; rows of by are by_ld floats apart. */
 	void (*conv_block)(struct pass *, float *out, const float *in, const float *base, const float *by, size_t by_ld,
 	                   int taps, int each, int cols);
+	/* gate_streams: z[n][stream_gates_cols] becomes pre | post | M in place, and out[n][cols] = sum of pre_s x_s.
+	 * join_streams: x_b = post_b y + sum over a of M[a][b] x_a, by the gates that gate_streams left.
+	 * mean_streams: out[n][cols] = sum of x_s / streams; out is not x. */
+	void (*gate_streams)(struct pass *, float *out, float *z, const struct stream_gates *, const float *x, int n,
+	                     int cols);
+	void (*join_streams)(struct pass *, float *x, const float *gates, const float *y, int n, int streams, int cols);
+	void (*mean_streams)(struct pass *, float *out, const float *x, int n, int streams, int cols);
 	/* out[n_row][heads * width]: rows of tables that the last tokens choose (struct ngrams).  Channel `at` of the layer of
 	 * the view, which is pass.past, remembers the tokens: the operation reads and moves it. */
 	void (*embed_ngrams)(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer,

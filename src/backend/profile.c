@@ -365,6 +365,35 @@ static void timed_conv_block(struct pass *p, float *out, const float *in, const 
 	profile_add(of(p), "conv_block", "", t, &c);
 }
 
+static void timed_gate_streams(struct pass *p, float *out, float *z, const struct stream_gates *g, const float *x,
+                               int n, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * g->streams * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->gate_streams(p, out, z, g, x, n, cols);
+	profile_add(of(p), "gate_streams", "", t, &c);
+}
+
+static void timed_join_streams(struct pass *p, float *x, const float *gates, const float *y, int n, int streams,
+                               int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * streams * (streams + 1) * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->join_streams(p, x, gates, y, n, streams, cols);
+	profile_add(of(p), "join_streams", "", t, &c);
+}
+
+static void timed_mean_streams(struct pass *p, float *out, const float *x, int n, int streams, int cols)
+{
+	struct op_cost c = { .float_ops = 2.0 * n * streams * cols };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->mean_streams(p, out, x, n, streams, cols);
+	profile_add(of(p), "mean_streams", "", t, &c);
+}
+
 static void timed_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                                int layer, int at)
 {
@@ -434,6 +463,9 @@ void profile_start(struct profile *f, struct backend *be, const struct choices *
 	f->ops.add_streams = timed_add_streams;
 	f->ops.match_streams = timed_match_streams;
 	f->ops.conv_block = timed_conv_block;
+	f->ops.gate_streams = timed_gate_streams;
+	f->ops.join_streams = timed_join_streams;
+	f->ops.mean_streams = timed_mean_streams;
 	f->ops.embed_ngrams = timed_embed_ngrams;
 	f->ops.gather = timed_gather;
 	be->profile = f;

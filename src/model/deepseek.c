@@ -26,27 +26,9 @@ struct plan {
 
 static void read_moe(struct conf *c, struct plan *p)
 {
-	struct moe_form *m = &p->moe;
-
-	m->experts = conf_int(c, "n_routed_experts", 1, 1 << 16);
-	m->top_k = conf_int(c, "num_experts_per_tok", 1, m->experts);
-	m->inner = conf_int(c, "moe_intermediate_size", 1, CONF_DIM_MAX);
-	m->shared_inner = m->inner * conf_int_or(c, "n_shared_experts", 0, 0, 64);
-	m->normalise = conf_bool_or(c, "norm_topk_prob", true);
-	moe_read_groups(m, c, "n_group");
-	m->scale = (float)conf_double_or(c, "routed_scaling_factor", 1);
-	m->norm_eps = 1e-20f;
-	m->route = ROUTE_SIGMOID;
-	m->act = p->ffn.act;
-	m->shared_plain = true;
-	m->shared = "shared_experts";
-	m->select_bias = "gate.e_score_correction_bias";
+	moe_read_noaux(&p->moe, c, p->ffn.act);
 	p->dense = conf_int_or(c, "first_k_dense_replace", 0, 0, CONF_LAYERS_MAX);
 	p->every = conf_int_or(c, "moe_layer_freq", 1, 1, CONF_LAYERS_MAX);
-	if (strcmp(conf_str_or(c, "topk_method", "noaux_tc"), "noaux_tc"))
-		conf_fail(c, E_UNSUPPORTED, "topk_method: only noaux_tc is done");
-	if (strcmp(conf_str_or(c, "scoring_func", "sigmoid"), "sigmoid"))
-		conf_fail(c, E_UNSUPPORTED, "scoring_func: only sigmoid is done");
 }
 
 /* Mistral Small 4 scores by a softmax, without a bias of the choice, and its scores have no factor of yarn's: the makers'

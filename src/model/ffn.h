@@ -57,6 +57,8 @@ struct activation ffn_limited(struct activation act, const struct json *list, in
 /* Groups of experts, of which topk_group are chosen from; key: how many there are.  experts and top_k are known.  E_FORMAT:
  * experts that they do not cut into groups of two and more, or too few in those that are chosen from. */
 void moe_read_groups(struct moe_form *m, struct conf *c, const char *key);
+/* The mixture of DeepSeek-V3 and its kin: chosen by sigmoids and a bias, in groups, with shared experts for all rows. */
+void moe_read_noaux(struct moe_form *m, struct conf *c, struct activation act);
 
 /* layers.N.mlp.{gate,up,down}_proj */
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ffn_form *form, int layer);

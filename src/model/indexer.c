@@ -6,7 +6,8 @@
 
 struct indexer {
 	struct attn op;
-	struct weight q, k, weights; /* weights: no rows for blocks */
+	struct weight q, k, weights; /* weights: no rows for QSA */
+	struct weight pool;          /* compress_gate; no rows where there is none */
 	const float *gain, *bias;    /* of the keys' norm */
 	int most;
 	struct kv_place kv;
@@ -20,6 +21,22 @@ void indexer_read(struct indexer_form *f, struct conf *c, const struct rope *tur
 	f->turn = *turn;
 	f->turn.mscale = 1;
 	f->turn.adjacent = conf_bool_or(c, "indexer_rope_interleave", adjacent);
+}
+
+void indexer_read_pools(struct indexer_form *f, struct conf *c)
+{
+	f->heads = conf_int(c, "index_n_heads", 1, CONF_HEADS_MAX);
+	f->dim = conf_int(c, "index_head_dim", 1, CONF_HEAD_DIM_MAX);
+	f->most = conf_int(c, "index_topk", 1, CONF_CTX_MAX);
+	f->block = conf_int(c, "index_kpool", 1, f->most);
+	f->weighted = true;
+	if (!c->code && f->most % f->block)
+		conf_fail(c, E_FORMAT, "index_topk: %d is not a multiple of index_kpool %d", f->most, f->block);
+	f->most += f->block - 1;
+	if (!conf_bool_or(c, "index_kpool_compress", false))
+		conf_fail(c, E_UNSUPPORTED, "index_kpool_compress: only true is done");
+	if (!conf_bool_or(c, "index_kpool_always_select_tail", false))
+		conf_fail(c, E_UNSUPPORTED, "index_kpool_always_select_tail: only true is done");
 }
 
 void indexer_read_blocks(struct indexer_form *f, struct conf *c, const struct rope *turn)
@@ -48,6 +65,13 @@ static void bind_positions(struct binder *b, struct indexer *x, const struct ind
 	bind_weight(b, &x->weights, f->heads, f->hidden, "layers.%d.%s.indexer.weights_proj", layer, at);
 	x->gain = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.weight", layer, at);
 	x->bias = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.bias", layer, at);
+	if (!f->weighted)
+		return;
+	x->op.pooled = f->block;
+	x->op.v_is_key = false;
+	bind_weight(b, &x->pool, f->dim, f->hidden, "layers.%d.%s.indexer.index_kpool_compress_gate", layer, at);
+	x->op.pool_bias = bind_floats(b, (int64_t)f->block * f->dim, 0, "layers.%d.%s.indexer.index_kpool_compress_ape",
+	                              layer, at);
 }
 
 static void bind_blocks(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
@@ -75,7 +99,9 @@ static void bind_blocks(struct binder *b, struct indexer *x, const struct indexe
 
 struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, const char *at, int layer)
 {
-	const struct kv_group row = { .heads = 1, .dim_k = f->dim, .dim_v = f->dim, .latent = true, .index = true };
+	const struct kv_group row = {
+		.heads = 1, .dim_k = f->dim, .dim_v = f->dim, .latent = !f->weighted, .index = true
+	};
 	struct indexer *x = arena_zalloc(&b->m->arena, sizeof *x);
 
 	x->op = (struct attn){ .heads = f->heads,
@@ -86,7 +112,7 @@ struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, con
 		               .rope = f->turn,
 		               .v_is_key = true };
 	x->most = f->most;
-	(f->block ? bind_blocks : bind_positions)(b, x, f, at, layer);
+	(f->block && !f->weighted ? bind_blocks : bind_positions)(b, x, f, at, layer);
 	if (!b->code)
 		b->code = model_kv_add(b->m, &row, &x->kv, b->err);
 	return x;
@@ -96,26 +122,31 @@ void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, co
 {
 	const struct backend_ops *ops = p->be->ops;
 	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)x->op.dim, all = (size_t)x->q.rows;
-	float *q = pass_floats(p, n * all), *k = pass_floats(p, n * dim);
+	float *q = pass_floats(p, n * all), *k = pass_floats(p, n * dim), *v = k;
 	float *weight = x->weights.rows ? pass_floats(p, n * (size_t)x->op.heads) : NULL;
 	const struct kv_view *view = p->kv[x->kv.group];
 	const struct linear of_q = { .w = &x->q, .out = q, .ld = all };
-	const struct linear of_h[] = {
+	struct linear of_h[3] = {
 		{ .w = &x->k, .out = k, .ld = dim },
 		weight ? (struct linear){ .w = &x->weights, .out = weight, .ld = (size_t)x->op.heads } : of_q
 	};
 
-	ops->linear(p, of_h, 2, h, p->n_row, x->k.cols);
+	if (x->pool.rows) {
+		v = pass_floats(p, n * dim);
+		of_h[2] = (struct linear){ .w = &x->pool, .out = v, .ld = dim };
+	}
+	ops->linear(p, of_h, x->pool.rows ? 3 : 2, h, p->n_row, x->k.cols);
 	if (weight) {
 		ops->linear(p, &of_q, 1, low, p->n_row, x->q.cols);
 		ops->layer_norm(p, k, k, p->n_row, x->op.dim, x->gain, x->bias, 1e-6f);
 	}
-	ops->kv_append(p, &x->op, q, all, dim, k, k, view, x->kv.index);
+	ops->kv_append(p, &x->op, q, all, dim, k, v, view, x->kv.index);
 	ops->choose(p, chosen, x->most, &x->op, q, all, dim, weight, view, x->kv.index);
 	p->work_used = mark;
 }
 
 size_t indexer_floats(const struct indexer *x, int n_row)
 {
-	return work_floats_of(n_row, x->q.rows) + work_floats_of(n_row, x->op.dim) + work_floats_of(n_row, x->op.heads);
+	return work_floats_of(n_row, x->q.rows) + (x->pool.rows ? 2 : 1) * work_floats_of(n_row, x->op.dim) +
+	       work_floats_of(n_row, x->op.heads);
 }

@@ -64,7 +64,7 @@ void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned
 	f->q_lora = conf_int_or(c, "q_lora_rank", 0, 0, CONF_DIM_MAX);
 	f->kv_lora = conf_int(c, "kv_lora_rank", 1, CONF_HEAD_DIM_MAX / 2);
 	f->nope = conf_int(c, "qk_nope_head_dim", 1, CONF_HEAD_DIM_MAX);
-	f->rope = conf_int(c, "qk_rope_head_dim", 2, CONF_HEAD_DIM_MAX / 2);
+	f->rope = conf_int(c, "qk_rope_head_dim", unturned ? 0 : 2, CONF_HEAD_DIM_MAX / 2);
 	f->values = conf_int(c, "v_head_dim", 1, CONF_HEAD_DIM_MAX);
 	if (conf_bool_or(c, "attention_bias", false))
 		conf_fail(c, E_UNSUPPORTED, "attention_bias: true is not done by this version");
@@ -201,8 +201,8 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 	float *absorbed = pass_floats(p, n * heads * dim), *row = pass_floats(p, n * dim);
 	float *mixed = pass_floats(p, n * heads * dim), *values = pass_floats(p, n * (size_t)a->o.cols), *q,
 	      *low = NULL;
-	struct linear in[] = { { .w = &a->pe_rows, .out = row, .ld = dim },
-		               { .w = &a->c_rows, .out = row + a->rope, .ld = dim } };
+	const struct linear in[] = { { .w = &a->c_rows, .out = row + a->rope, .ld = dim },
+		                     { .w = &a->pe_rows, .out = row, .ld = dim } };
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .add = add };
 	const struct by_head to = { .w = a->to_latent,
 		                    .heads = a->op.heads,
@@ -213,7 +213,7 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 		.w = a->from_latent, .heads = a->op.heads, .in_head = dim, .out_head = (size_t)a->values
 	};
 
-	ops->linear(p, in, 2, h, p->n_row, a->kv_a.cols);
+	ops->linear(p, in, a->rope ? 2 : 1, h, p->n_row, a->kv_a.cols);
 	q = queries(p, a, h, &low);
 	ops->by_head(p, absorbed, &to, q, p->n_row);
 	ops->kv_append(p, &a->op, absorbed, heads * dim, dim, row, row, v->kv[y->kv.group], y->kv.index);
@@ -270,7 +270,8 @@ struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_
 		bind_weight(b, &a->gate, f->gates, f->hidden, "layers.%d.%s.g_proj", layer, at);
 	if (!b->code) {
 		a->c_rows = weight_rows(&a->kv_a, 0, f->kv_lora);
-		a->pe_rows = weight_rows(&a->kv_a, f->kv_lora, f->rope);
+		if (f->rope)
+			a->pe_rows = weight_rows(&a->kv_a, f->kv_lora, f->rope);
 	}
 	if (!b->code)
 		b->code = model_kv_add(&s->m, &row, &y->kv, b->err);

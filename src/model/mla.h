@@ -35,7 +35,7 @@ struct mla_form {
 };
 
 /* q_lora_rank, kv_lora_rank, the heads' dims, llama_4_scaling_beta, scale with yarn's factor.  unturned: the rope dims
- * are not rotated. */
+ * are not rotated, and there may be none. */
 void mla_read(struct mla_form *f, struct stack *s, struct conf *c, bool unturned);
 /* Adds the block, which takes the next layer of the keys' and values' cache. */
 struct block *stack_add_mla(struct stack *s, struct binder *b, const struct mla_form *f, const float *norm, int layer);

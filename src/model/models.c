@@ -21,6 +21,7 @@ const struct model_ops *const models[] = {
 	&bailing_ops,
 	&deepseek_ops,
 	&kimi_linear_ops,
+	&glm5_next_ops,
 	&encoder_ops,
 	&rwkv7_ops,
 	&olmo_hybrid_ops,

@@ -311,14 +311,6 @@ static void finish(struct pass *p, const struct qwen4 *q, const float *x)
 	p->work_used = mark;
 }
 
-/* The residual streams behind layer i to the pass's taps of it. */
-static void tap_streams(struct pass *p, int i, const float *x, int wide)
-{
-	for (int k = 0; k < p->n_tap; k++)
-		if (p->tap[k].layer == i)
-			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, wide);
-}
-
 static void forward(struct model *m, struct pass *p)
 {
 	const struct qwen4 *q = (const struct qwen4 *)m;
@@ -343,7 +335,7 @@ static void forward(struct model *m, struct pass *p)
 		site_begin(p, &y->around_ffn, h, by, x, p->n_row);
 		ffn_forward(p, &y->ffn, h, false, h);
 		site_end(p, &y->around_ffn, x, h, by);
-		tap_streams(p, i, x, wide);
+		streams_tap(p, i, x, wide);
 	}
 	finish(p, q, x);
 }

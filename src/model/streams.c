@@ -44,6 +44,13 @@ void streams_fill(struct pass *p, float *x, const float *e, int n, int streams, 
 		                  hidden);
 }
 
+void streams_tap(struct pass *p, int i, const float *x, int wide)
+{
+	for (int k = 0; k < p->n_tap; k++)
+		if (p->tap[k].layer == i)
+			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, wide);
+}
+
 size_t site_floats(const struct site *s, int n)
 {
 	return 2 * work_floats_of(n, s->streams * s->hidden) + work_floats_of(n, s->down.rows);

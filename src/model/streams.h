@@ -39,5 +39,7 @@ void streams_norm(struct pass *p, float *out, const float *in, int n, int stream
                   float eps);
 /* All streams of x become e[n][hidden]. */
 void streams_fill(struct pass *p, float *x, const float *e, int n, int streams, int hidden);
+/* The residual streams behind layer i, rows of `wide` floats, to the pass's taps of it. */
+void streams_tap(struct pass *p, int i, const float *x, int wide);
 
 #endif

@@ -529,6 +529,7 @@ static struct attn attn_over(struct far *f, const struct attn *a)
 	to.q_norm = over(f, a->q_norm);
 	to.k_norm = over(f, a->k_norm);
 	to.sinks = over(f, a->sinks);
+	to.pool_bias = over(f, a->pool_bias);
 	to.rope.freq = over(f, a->rope.freq);
 	to.rope.axis = over(f, a->rope.axis);
 	return to;
@@ -712,6 +713,26 @@ static void far_conv_block(struct pass *p, float *out, const float *in, const fl
 	FAR(conv_block, out, in, over((struct far *)p->be, base), by, by_ld, taps, each, cols);
 }
 
+static void far_gate_streams(struct pass *p, float *out, float *z, const struct stream_gates *g, const float *x, int n,
+                             int cols)
+{
+	struct stream_gates to = *g;
+
+	to.base = over((struct far *)p->be, g->base);
+	to.scale = over((struct far *)p->be, g->scale);
+	FAR(gate_streams, out, z, &to, x, n, cols);
+}
+
+static void far_join_streams(struct pass *p, float *x, const float *gates, const float *y, int n, int streams, int cols)
+{
+	FAR(join_streams, x, gates, y, n, streams, cols);
+}
+
+static void far_mean_streams(struct pass *p, float *out, const float *x, int n, int streams, int cols)
+{
+	FAR(mean_streams, out, x, n, streams, cols);
+}
+
 static void far_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                              int layer, int at)
 {
@@ -783,6 +804,9 @@ static const struct backend_ops far_ops = {
 	.add_streams = far_add_streams,
 	.match_streams = far_match_streams,
 	.conv_block = far_conv_block,
+	.gate_streams = far_gate_streams,
+	.join_streams = far_join_streams,
+	.mean_streams = far_mean_streams,
 	.embed_ngrams = far_embed_ngrams,
 	.gather = far_gather,
 	.close = far_close,

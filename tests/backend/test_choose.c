@@ -2,7 +2,8 @@
  *
  * The choice: against a sort in plain C, of scores that are exact in any order of sums, so that there are many ties, with
  * weights below 0 (whose zeros are negative) and keys that are no numbers; rows at once, by one and in chunks, on one thread
- * and on three, in pages of several sizes.  Of blocks too, whose keys are means that are exact.
+ * and on three, in pages of several sizes.  Of blocks too, whose keys are means that are exact, or
+ * sums with equal weights.
  *
  * Attention: of all positions the bits of attend; of some the bits of attend over a sequence that has those alone. */
 #include <assert.h>
@@ -30,10 +31,12 @@ struct world {
 	enum arith arith;
 };
 
-static void world_open(struct world *w, enum cpu_level level, int threads, const char *format, int dim, int page_rows)
+/* latent: a row of keys alone, which are values too. */
+static void world_open_of(struct world *w, enum cpu_level level, int threads, const char *format, int dim,
+                          int page_rows, bool latent)
 {
 	const struct kv_rows rows = kv_rows_of(kv_format_find(format));
-	const struct kv_group g = { .layers = 1, .heads = 1, .dim_k = dim, .dim_v = dim, .latent = true };
+	const struct kv_group g = { .layers = 1, .heads = 1, .dim_k = dim, .dim_v = dim, .latent = latent };
 	int pages = (LONGEST + page_rows - 1) / page_rows;
 
 	memset(w, 0, sizeof *w);
@@ -53,6 +56,11 @@ static void world_open(struct world *w, enum cpu_level level, int threads, const
 	w->view.base = w->be->ops->alloc(w->be, w->bytes);
 	memset(w->view.base, 0xff, w->bytes);
 	w->work = w->be->ops->alloc(w->be, WORK);
+}
+
+static void world_open(struct world *w, enum cpu_level level, int threads, const char *format, int dim, int page_rows)
+{
+	world_open_of(w, level, threads, format, dim, page_rows, true);
 }
 
 static void world_close(struct world *w)
@@ -85,19 +93,21 @@ static void pass_of(struct world *w, struct pass *p, int pos, int n)
 	assert(!pass_begin(p));
 }
 
-/* Keys of rows [pos, pos + n), from k on; queries are not looked at. */
+/* Keys of rows [pos, pos + n), from k on, with weights of 0 where they have any; queries are not looked at. */
 static void keep(struct world *w, const struct attn *a, int pos, int n, const float *k)
 {
 	struct pass p;
-	float *own;
+	float *own, *v;
 	size_t floats = (size_t)n * (size_t)a->dim;
 	struct attn keys = *a;
 
 	keys.heads = 0;
 	pass_of(w, &p, pos, n);
-	own = pass_floats(&p, floats);
+	v = own = pass_floats(&p, floats);
 	memcpy(own, k, floats * sizeof *own);
-	w->be->ops->kv_append(&p, &keys, NULL, 0, 0, own, own, &w->view, 0);
+	if (a->pool_bias)
+		v = memset(pass_floats(&p, floats), 0, floats * sizeof *v);
+	w->be->ops->kv_append(&p, &keys, NULL, 0, 0, own, v, &w->view, 0);
 	assert(!pass_end(&p));
 }
 
@@ -112,8 +122,8 @@ struct index {
 	struct attn a;
 	int most;
 	float *q, *k,
-		*weight; /* [LONGEST][heads * dim], [LONGEST][dim], [LONGEST][heads]; of blocks weight is NULL: 1 */
-	int32_t *want;   /* [LONGEST][most + 1] */
+		*weight; /* [LONGEST][heads * dim], [LONGEST][dim], [LONGEST][heads]; of blocks whose keys are means weight is NULL: 1 */
+	int32_t *want; /* [LONGEST][most + 1] */
 };
 
 struct scored {
@@ -173,16 +183,20 @@ static void index_truth(struct index *x)
 	}
 }
 
-static void index_make(struct index *x, int heads, int dim, int most, int first, int pooled)
+/* weighted: keys of blocks are sums with weights, which are equal here, so that they are means that are exact. */
+static void index_make(struct index *x, int heads, int dim, int most, int first, int pooled, bool weighted)
 {
+	static const float none[4 * 24];
 	size_t nq = (size_t)LONGEST * (size_t)(heads * dim), nk = (size_t)LONGEST * (size_t)dim;
 
 	*x = (struct index){ .most = most };
 	x->a = (struct attn){ .heads = heads, .heads_kv = 1, .dim = dim, .scale = 1, .first = first, .v_is_key = true };
 	x->a.pooled = pooled;
+	x->a.pool_bias = weighted ? none : NULL;
+	x->a.v_is_key = !weighted;
 	x->q = xmalloc(nq * sizeof(float));
 	x->k = xmalloc(nk * sizeof(float));
-	x->weight = pooled ? NULL : xmalloc((size_t)(LONGEST * heads) * sizeof(float));
+	x->weight = pooled && !weighted ? NULL : xmalloc((size_t)(LONGEST * heads) * sizeof(float));
 	x->want = xcalloc((size_t)LONGEST * (size_t)(most + 1), sizeof(int32_t));
 	for (size_t i = 0; i < nq; i++)
 		x->q[i] = (float)(draw(1, i, 3) - 1);
@@ -207,7 +221,7 @@ static void choose(const struct index *x, enum cpu_level level, int threads, con
 	size_t row = (size_t)(x->most + 1), nq = (size_t)(x->a.heads * x->a.dim);
 	struct world w;
 
-	world_open(&w, level, threads, format, x->a.dim, page_rows);
+	world_open_of(&w, level, threads, format, x->a.dim, page_rows, !x->a.pool_bias);
 	for (int pos = 0, n; pos < LONGEST; pos += n) {
 		struct pass p;
 		int32_t *got;
@@ -239,16 +253,19 @@ static void choices(enum cpu_level top)
 {
 	static const struct {
 		int heads, dim, most, first, pooled;
+		bool weighted;
 	} shape[] = {
-		{ 3, 16, 12, 0, 0 },    { 40, 16, 130, 0, 0 },    { 5, 24, 1, 1, 0 },
-		{ 33, 16, 560, 37, 0 }, { 2, 16, LONGEST, 0, 0 }, { 3, 16, 19, 0, 4 },
-		{ 40, 16, 131, 1, 4 },  { 5, 24, 2, 1, 1 },       { 2, 16, 9, 1, 2 },
+		{ 3, 16, 12, 0, 0, false },    { 40, 16, 130, 0, 0, false },    { 5, 24, 1, 1, 0, false },
+		{ 33, 16, 560, 37, 0, false }, { 2, 16, LONGEST, 0, 0, false }, { 3, 16, 19, 0, 4, false },
+		{ 40, 16, 131, 1, 4, false },  { 5, 24, 2, 1, 1, false },       { 2, 16, 9, 1, 2, false },
+		{ 3, 16, 19, 0, 4, true },     { 40, 24, 131, 1, 4, true },
 	};
 
 	for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
 		struct index x;
 
-		index_make(&x, shape[i].heads, shape[i].dim, shape[i].most, shape[i].first, shape[i].pooled);
+		index_make(&x, shape[i].heads, shape[i].dim, shape[i].most, shape[i].first, shape[i].pooled,
+		           shape[i].weighted);
 		for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
 			choose(&x, l, 1, "bf16", 64, LONGEST);
 		choose(&x, top, 3, "f32", 5, 37);

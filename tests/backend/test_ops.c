@@ -776,6 +776,7 @@ static double activated(enum act kind, double g)
 	case ACT_TANH: return tanh(g);
 	case ACT_CLAMPED: return fmin(g, LIMIT) * sigmoid(1.702 * fmin(g, LIMIT));
 	case ACT_LIMITED: return fmin(g * sigmoid(g), LIMIT);
+	case ACT_CLIPPED: return fmin(g, LIMIT) * sigmoid(fmin(g, LIMIT));
 	case ACT_XIELU: return (double)BETA * g + (g > 0 ? 1.702 * g * g : (double)LIMIT * (expm1(g) - g));
 	case ACT_NONE: break;
 	}
@@ -800,10 +801,10 @@ static void test_gates(enum cpu_level level)
 			level_ops(level)->op->gate(out, g, gated ? u : NULL, N, &act);
 			for (int i = 0; i < N; i++) {
 				double limited = fmin(fmax((double)u[i], -LIMIT), LIMIT);
-				double by = !gated              ? 1 :
-				            kind == ACT_CLAMPED ? 1 + limited :
-				            kind == ACT_LIMITED ? limited :
-				                                  (double)u[i];
+				double by = !gated                                     ? 1 :
+				            kind == ACT_CLAMPED                        ? 1 + limited :
+				            kind == ACT_LIMITED || kind == ACT_CLIPPED ? limited :
+				                                                         (double)u[i];
 				double want = activated(kind, (double)g[i]) * by;
 
 				worst[gated] = fmax(worst[gated], fabs((double)out[i] - want) / (1 + fabs(want)));
@@ -962,6 +963,102 @@ static void test_conv_block(enum cpu_level level, int taps, int each, int cols)
 	free(out);
 }
 
+/* ---- residual streams mixed by gates ---- */
+
+enum { STREAMS = 3, GATES = STREAMS * (2 + STREAMS) };
+
+/* The gates of one row of products, in place, as the contract has them. */
+static void gates_truth(double *z, const struct stream_gates *g)
+{
+	double(*m)[STREAMS] = (double(*)[STREAMS])(z + 2 * STREAMS);
+
+	for (int i = 0; i < GATES; i++)
+		z[i] = z[i] * (double)g->scale[i / STREAMS < 2 ? i / STREAMS : 2] + (double)g->base[i];
+	for (int s = 0; s < STREAMS; s++) {
+		double sum = 0;
+
+		z[s] = sigmoid(z[s]) + (double)g->eps;
+		z[STREAMS + s] = 2 * sigmoid(z[STREAMS + s]);
+		for (int b = 0; b < STREAMS; b++)
+			sum += exp(m[s][b]);
+		for (int b = 0; b < STREAMS; b++)
+			m[s][b] = exp(m[s][b]) / sum + (double)g->eps;
+	}
+	for (int i = 0; i < 2 * g->rounds - 1; i++)
+		for (int a = 0; a < STREAMS; a++) {
+			double sum = (double)g->eps;
+
+			for (int b = 0; b < STREAMS; b++)
+				sum += i % 2 ? m[a][b] : m[b][a];
+			for (int b = 0; b < STREAMS; b++)
+				*(i % 2 ? &m[a][b] : &m[b][a]) /= sum;
+		}
+}
+
+/* Gates, what they read and write, and the mean; on two threads the bits of one. */
+static void test_streams(enum cpu_level level)
+{
+	enum { ROWS = 70, COLS = 45, WIDE = STREAMS * COLS };
+	float *base = random_floats(GATES, 1), *scale = random_floats(3, 1), *z = random_floats(ROWS * GATES, 2);
+	float *x = random_floats(ROWS * WIDE, 1), *y = random_floats(ROWS * COLS, 1), *z_at[2], *x_at[2], *read[2],
+	      *mean[2];
+	const struct stream_gates g = { STREAMS, 3, base, scale, 0.01f };
+	double worst = 0;
+
+	for (int k = 0; k < 2; k++) {
+		struct backend *be = backend_cpu_open(1 + k, level);
+		struct pass p = { .be = be, .n_row = ROWS };
+
+		z_at[k] = memcpy(xmalloc(ROWS * GATES * sizeof *z), z, ROWS * GATES * sizeof *z);
+		x_at[k] = memcpy(xmalloc(ROWS * WIDE * sizeof *x), x, ROWS * WIDE * sizeof *x);
+		read[k] = xmalloc(ROWS * COLS * sizeof *y);
+		mean[k] = xmalloc(ROWS * COLS * sizeof *y);
+		be->ops->gate_streams(&p, read[k], z_at[k], &g, x, ROWS, COLS);
+		be->ops->join_streams(&p, x_at[k], z_at[k], y, ROWS, STREAMS, COLS);
+		be->ops->mean_streams(&p, mean[k], x, ROWS, STREAMS, COLS);
+		be->ops->close(be);
+	}
+	for (int r = 0; r < ROWS; r++) {
+		double gate[GATES];
+
+		for (int i = 0; i < GATES; i++)
+			gate[i] = (double)z[r * GATES + i];
+		gates_truth(gate, &g);
+		for (int c = 0; c < COLS; c++) {
+			const float *at = x + r * WIDE + c;
+			double h = 0, sum = 0;
+
+			for (int a = 0; a < STREAMS; a++) {
+				double to = gate[STREAMS + a] * (double)y[r * COLS + c];
+
+				h += gate[a] * (double)at[a * COLS];
+				sum += (double)at[a * COLS];
+				for (int b = 0; b < STREAMS; b++)
+					to += gate[2 * STREAMS + b * STREAMS + a] * (double)at[b * COLS];
+				worst = fmax(worst, fabs(to - (double)x_at[0][r * WIDE + a * COLS + c]));
+			}
+			worst = fmax(worst, fabs(h - (double)read[0][r * COLS + c]));
+			worst = fmax(worst, fabs(sum / STREAMS - (double)mean[0][r * COLS + c]));
+		}
+	}
+	check(worst < 3e-6, "streams mixed by gates", level, worst, 3e-6);
+	check(!memcmp(x_at[0], x_at[1], ROWS * WIDE * sizeof *x) &&
+	              !memcmp(read[0], read[1], ROWS * COLS * sizeof *y) &&
+	              !memcmp(mean[0], mean[1], ROWS * COLS * sizeof *y),
+	      "streams on two threads", level, 0, 0);
+	for (int k = 0; k < 2; k++) {
+		free(z_at[k]);
+		free(x_at[k]);
+		free(read[k]);
+		free(mean[k]);
+	}
+	free(base);
+	free(scale);
+	free(z);
+	free(x);
+	free(y);
+}
+
 int main(void)
 {
 	int golden = 1;
@@ -975,6 +1072,7 @@ int main(void)
 		test_quarters(l, HEAD_SCAN, 16, 33);
 		test_quarters(l, HEAD_SCAN, 11, 16);
 		test_gates(l);
+		test_streams(l);
 		test_small(l);
 		test_shift(l);
 		test_conv_block(l, 2, 16, 64);

@@ -195,17 +195,22 @@ static void attend_chosen(struct rows *r, const struct attn *a, const struct kv_
 	rows_hash(r, 3, cols, kind);
 }
 
-/* An indexer's choice of blocks, whose keys are all that the layer keeps. */
+/* An indexer's choice of blocks, whose keys are all that the layer keeps; with weights those too, in the place of values. */
 static void choose_blocks(struct rows *r, const struct attn *of, const struct kv_view *view, enum kind kind, int layer)
 {
 	enum { BLOCK = 3, MOST = 2 * BLOCK + BLOCK - 1 };
 	struct attn a = *of;
 	size_t cols = (size_t)(a.heads * a.dim);
 	int32_t *chosen = (int32_t *)r->f[5];
+	float bias[BLOCK * FILL_MAX];
+	bool weighted = a.dim <= 16;
 
+	fill(bias, BLOCK * a.dim, 7);
 	a.pooled = BLOCK;
-	a.v_is_key = true;
-	r->p.be->ops->kv_append(&r->p, &a, r->f[0], cols, (size_t)a.dim, r->f[1], r->f[1], view, layer);
+	a.v_is_key = !weighted;
+	a.pool_bias = weighted ? bias : NULL;
+	a.k_norm = weighted ? NULL : a.k_norm;
+	r->p.be->ops->kv_append(&r->p, &a, r->f[0], cols, (size_t)a.dim, r->f[1], r->f[weighted ? 2 : 1], view, layer);
 	r->p.be->ops->choose(&r->p, chosen, MOST, &a, r->f[0], cols, (size_t)a.dim, NULL, view, layer);
 	for (int i = 0; i < r->p.n_row; i++)
 		for (int32_t *row = chosen + i * (MOST + 1), k = 0; k <= *row; k++) {

@@ -60,6 +60,7 @@ static const struct seed {
 	{ "dsa_mtp/hf-bf16", MODEL },
 	{ "qwen4_mtp/hf-bf16", MODEL },
 	{ "_draft/dflash2", HEAD },
+	{ "glm5_mtp/hf-bf16", MODEL },
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds };
 

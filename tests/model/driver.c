@@ -225,6 +225,7 @@ const char *const golden_family[] = {
 	"deepseek_v32",
 	"glm_moe_dsa",
 	"qwen4_exp",
+	"glm5_next",
 	"mamba",
 	"falcon_mamba",
 	"bamba",

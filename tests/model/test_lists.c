@@ -31,6 +31,12 @@
 #define LINEAR ",\"full_attention_interval\":4"
 #define NGRAMS ",\"ple_layer_ids\":[1],\"ple_embed_dim\":32,\"eos_token_id\":[7,8]"
 #define MIXTURE "\"moe_intermediate_size\":16,"
+#define POOLS \
+	",\"index_kpool_compress\":true,\"index_kpool_always_select_tail\":true,\"index_topk\":8,\"index_kpool\":4"
+#define LAYERS(a, b) ",\"layer_types\":[\"" a "\",\"" b "\",\"" a "\",\"" b "\"]"
+#define NOPE ",\"q_lora_rank\":16,\"qk_rope_head_dim\":0"
+#define ROUNDS ",\"hc_sinkhorn_iters\":3"
+#define KDA LAYERS("linear_attention", "deepseek_sparse_attention")
 #define TOWER                                                                                              \
 	"\"image_token_id\":1,\"vision_config\":{\"depth\":4,\"hidden_size\":32,\"intermediate_size\":32," \
 	"\"num_heads\":2,\"out_hidden_size\":32,"
@@ -45,6 +51,7 @@ enum family {
 	QWEN2_MOE,
 	QWEN3_NEXT,
 	QWEN4,
+	GLM5,
 	KIMI,
 	LFM2,
 	JAMBA,
@@ -84,6 +91,10 @@ static const char *const configs[] = {
 		  "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,\"linear_conv_kernel_dim\":4,"
 		  "\"hc_lowrank\":8,\"indexer_n_heads\":2,\"ngram_size\":3,\"heads_per_ngram\":2,"
 		  "\"ple_conv_kernel_size\":4@}",
+	[GLM5] = "{\"model_type\":\"glm5_next_text\"," SIZES MIXTURE
+		 "\"kv_lora_rank\":32,\"qk_nope_head_dim\":16,\"v_head_dim\":16,\"n_routed_experts\":4,"
+		 "\"num_experts_per_tok\":2,\"index_n_heads\":2,\"index_head_dim\":8,\"hc_mult\":4,"
+		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16}@}",
 	[KIMI] = "{\"model_type\":\"kimi_linear\"," SIZES LATENT "\"mla_use_nope\":true,\"num_experts_per_token\":2,"
 		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16@}}",
 	[LFM2] = "{\"model_type\":\"lfm2\"," SIZES "\"norm_eps\":1e-5,\"conv_L_cache\":3@}",
@@ -199,6 +210,31 @@ static const struct {
 	  "ngram_multipliers: has 2 entries, n-grams want 3" },
 	{ QWEN4, STREAMS BLOCKS(8, 4) LINEAR NGRAMS ",\"ngram_offsets\":[0,1,2,\"3\"]", E_FORMAT,
 	  "ngram_offsets: entry 3 is string, not a number" },
+
+	{ GLM5, NOPE ROUNDS POOLS KDA, E_MISSING, "tensor" },
+	{ GLM5, NOPE ROUNDS POOLS LAYERS("linear_attention", "full_attention"), E_MISSING, "tensor" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"gate_lower_bound\":null,\"swiglu_limit\":null", E_MISSING, "tensor" },
+	{ GLM5, NOPE ROUNDS POOLS, E_MISSING, "config.json: layer_types: missing" },
+	{ GLM5, NOPE ROUNDS POOLS LAYERS("linear_attention", "x"), E_UNSUPPORTED,
+	  "layer_types: layer 1 is \"x\"; known: linear_attention, deepseek_sparse_attention" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"indexer_types\":[\"full\",\"shared\",\"full\",\"full\"]", E_UNSUPPORTED,
+	  "config.json: indexer_types: layer 1 is \"shared\"; only full is done" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"indexer_types\":[\"shared\",\"full\"]", E_MISSING, "tensor" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"mlp_layer_types\":[\"dense\"]", E_FORMAT,
+	  "mlp_layer_types: has 1 entries, num_hidden_layers is 4" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"mhc\":false", E_UNSUPPORTED, "mhc: false is not a known model" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"n_group\":2", E_UNSUPPORTED, "n_group: 2; groups of experts" },
+	{ GLM5, NOPE ROUNDS POOLS KDA ",\"swiglu_limit\":-1", E_FORMAT, "swiglu_limit: -1 is not a limit" },
+	{ GLM5, NOPE ROUNDS KDA, E_MISSING, "config.json: index_topk: missing" },
+	{ GLM5, NOPE ROUNDS KDA ",\"index_topk\":8,\"index_kpool\":3", E_FORMAT,
+	  "index_topk: 8 is not a multiple of index_kpool 3" },
+	{ GLM5, NOPE ROUNDS KDA ",\"index_topk\":8,\"index_kpool\":4", E_UNSUPPORTED,
+	  "index_kpool_compress: only true is done" },
+	{ GLM5, NOPE POOLS KDA ",\"hc_sinkhorn_iters\":0", E_FORMAT, "hc_sinkhorn_iters: 0 is not between 1 and" },
+	{ GLM5, ROUNDS POOLS KDA ",\"q_lora_rank\":16,\"qk_rope_head_dim\":8", E_UNSUPPORTED,
+	  "qk_rope_head_dim: 8; latent attention without positions alone is done" },
+	{ GLM5, ROUNDS POOLS KDA ",\"qk_rope_head_dim\":0", E_UNSUPPORTED,
+	  "q_lora_rank: 0, and an indexer reads that rank" },
 
 	{ KIMI, ",\"full_attn_layers\":[4],\"kda_layers\":[1,2,3]", E_MISSING, "tensor" },
 	{ KIMI, ",\"full_attn_layers\":[3],\"kda_layers\":[0,1,2]", E_MISSING, "tensor" },

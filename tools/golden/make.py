@@ -311,6 +311,43 @@ def qwen4_mtp():
     return c, t, naive.QWEN4
 
 
+def glm5_mtp():
+    """Three streams, pools of three positions, of which nine positions are seen, and a draft head with one stream."""
+    c = {k: v for k, v in BASE.items() if k not in ('rope_theta', 'head_dim')}
+    c.update(model_type='glm5_next_text', num_nextn_predict_layers=1, attention_bias=False, mla_use_nope=True, rope_theta=1.0,
+             layer_types=['linear_attention', 'deepseek_sparse_attention'], mlp_layer_types=['dense', 'sparse'],
+             linear_attn_config={'num_heads': 2, 'head_dim': 16, 'short_conv_kernel_size': 4, 'gate_lower_bound': -5.0},
+             index_n_heads=3, index_head_dim=12, index_topk=9, index_kpool=3, index_kpool_compress=True,
+             index_kpool_always_select_tail=True, indexer_types=['full', 'full'], mhc=True, hc_mult=3, hc_eps=1e-6,
+             hc_sinkhorn_iters=3, swiglu_limit=0.8, scoring_func='sigmoid', topk_method='noaux_tc',
+             **dict(LATENT, q_lora_rank=16, kv_lora_rank=32, qk_rope_head_dim=0),
+             **dict(MIXTURE, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1))
+    h, q, wide = c['hidden_size'], c['q_lora_rank'], 3 * c['hidden_size']
+    t = {'model.embed_tokens.weight': [VOCAB, h], 'model.norm.weight': [h], 'lm_head.weight': [VOCAB, h]}
+    for i in range(3):
+        at = f'model.layers.{i}.'
+        t[at + 'input_layernorm.weight'], t[at + 'post_attention_layernorm.weight'] = [h], [h]
+        for site in ('attn', 'ffn') if i < 2 else ():
+            t[f'{at}hc_{site}_fn'], t[f'{at}hc_{site}_base'], t[f'{at}hc_{site}_scale'] = [15, wide], [15], [3]
+        moe_tensors(t, at + 'mlp.', h, c) if i else mlp_tensors(t, at + 'mlp.', h, c['intermediate_size'])
+        at += 'self_attn.'
+        if i == 0:
+            for n in 'qkv':
+                t[f'{at}{n}_proj.weight'], t[f'{at}{n}_conv1d.weight'] = [32, h], [32, 1, 4]
+            for n in 'fg':
+                t[f'{at}{n}_a_proj.weight'], t[f'{at}{n}_b_proj.weight'] = [16, h], [32, 16]
+            t[at + 'b_proj.weight'], t[at + 'A_log'], t[at + 'dt_bias'] = [2, h], [2], [32]
+            t[at + 'o_norm.weight'], t[at + 'o_proj.weight'] = [16], [h, 32]
+            continue
+        latent_tensors(t, at, c, 'o_proj')
+        at += 'indexer.'
+        t[at + 'wq_b.weight'], t[at + 'wk.weight'], t[at + 'weights_proj.weight'] = [3 * 12, q], [12, h], [3, h]
+        t[at + 'k_norm.weight'], t[at + 'k_norm.bias'] = [12], [12]
+        t[at + 'index_kpool_compress_gate'], t[at + 'index_kpool_compress_ape'] = [12, h], [3, 12]
+    draft_tensors(t, 'model.layers.2.', 'model.layers.2.', h, 'shared_head.norm')
+    return c, t, naive.GLM5
+
+
 def glm4_moe_mtp():
     c = dict(BASE, model_type='glm4_moe', num_nextn_predict_layers=1, attention_bias=True, use_qk_norm=True, head_dim=32,
              num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5,
@@ -391,7 +428,7 @@ def mamba2():
 FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
             'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
             'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp, 'dsa_mtp': dsa_mtp,
-            'qwen4_mtp': qwen4_mtp, 'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
+            'qwen4_mtp': qwen4_mtp, 'glm5_mtp': glm5_mtp, 'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
 
 
 def fill(shape, gauss):
@@ -409,6 +446,8 @@ def random_tensors(shapes, config, rng):
         if name.endswith(('norm.weight', 'layernorm.weight')):
             added = config['model_type'] == 'qwen4_exp_text' and 'linear_attn' not in name
             mean, by = 0.1 if added else 0.7 if config['model_type'] == 'gemma2' else 1.0, 0.2
+        elif name.endswith('_scale'):
+            mean, by = 0.8, 0.2
         elif len(shape) == 1:
             by = 0.3
         elif 'embed' in name:

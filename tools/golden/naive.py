@@ -368,13 +368,32 @@ def kda(p, c, x):
     return [linear(p['o_proj'], y) for y in out]
 
 
+def index_key(p, u):
+    y = linear(p['indexer.wk'], u)
+    middle = sum(y) / len(y)
+    return add(rms([v - middle for v in y], p['indexer.k_norm'], 1e-6), p['indexer.k_norm.bias'])
+
+
+def pools_seen(p, c, x, low):
+    """Positions that each row sees: those of the best whole pools, of equal ones the earlier, and all behind the last.  A
+    pool's key is the sum of its rows' keys, weighted by a softmax over them of each number."""
+    size, keys, seen = c['index_kpool'], [], []
+    k, gate = [index_key(p, u) for u in x], [linear(p['indexer.index_kpool_compress_gate'], u) for u in x]
+    for at in range(0, len(x) - size + 1, size):
+        share = [softmax(list(v)) for v in zip(*(add(g, b) for g, b in zip(gate[at:], p['indexer.index_kpool_compress_ape'])))]
+        keys.append([dot(s, v) for s, v in zip(share, zip(*k[at:at + size]))])
+    for t, (u, a) in enumerate(zip(x, low)):
+        q, w, whole = heads_of(linear(p['indexer.wq_b'], a), c['index_n_heads']), linear(p['indexer.weights_proj'], u), (t + 1) // size
+        some = sorted(best([sum(f * max(dot(v, b), 0.0) for f, v in zip(w, q)) for b in keys[:whole]], c['index_topk'] // size))
+        seen.append([b * size + i for b in some for i in range(size)] + list(range(whole * size, t + 1)))
+    return seen
+
+
 def indexed(p, c, x, low):
     """The rows that each row sees, rising: those of the highest scores, the earlier of equal ones."""
     q, k, w = [], [], [linear(p['indexer.weights_proj'], u) for u in x]
     for pos, (u, a) in enumerate(zip(x, low)):
-        y = linear(p['indexer.wk'], u)
-        middle = sum(y) / len(y)
-        y = add(rms([v - middle for v in y], p['indexer.k_norm'], 1e-6), p['indexer.k_norm.bias'])
+        y = index_key(p, u)
         turn = c['rope_theta'], c['qk_rope_head_dim'], c['indexer_rope_interleave']
         q.append([rope(z, pos, *turn) for z in heads_of(linear(p['indexer.wq_b'], a), c['index_n_heads'])])
         k.append(rope(y, pos, *turn))
@@ -386,15 +405,16 @@ def latent(p, c, x, seen=None):
     """seen: what rows see, which a layer with an indexer changes; None: all before them."""
     n, dn, dr, dv = c['num_attention_heads'], c['qk_nope_head_dim'], c['qk_rope_head_dim'], c['v_head_dim']
     r, q, k, v = c['kv_lora_rank'], [], [], []
-    low = [rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], 1e-6) for u in x] if 'q_b_proj' in p else x
+    eps = c.get('latent_eps', 1e-6)
+    low = [rms(linear(p['q_a_proj'], u), p['q_a_layernorm'], eps) for u in x] if 'q_b_proj' in p else x
     if 'indexer.wq_b' in p:
-        seen[:] = indexed(p, c, x, low)
+        seen[:] = (pools_seen if 'index_kpool' in c else indexed)(p, c, x, low)
     for pos, u in enumerate(x):
         a = linear(p['q_b_proj'] if 'q_b_proj' in p else p['q_proj'], low[pos])
         q.append([y[:dn] + rope(y[dn:], pos, c['rope_theta'], adjacent=True) for y in heads_of(a, n)])
         y = linear(p['kv_a_proj_with_mqa'], u)
         shared = rope(y[r:], pos, c['rope_theta'], adjacent=True)
-        heads = heads_of(linear(p['kv_b_proj'], rms(y[:r], p['kv_a_layernorm'], 1e-6)), n)
+        heads = heads_of(linear(p['kv_b_proj'], rms(y[:r], p['kv_a_layernorm'], eps)), n)
         k.append([s[:dn] + shared for s in heads])
         v.append([s[dn:] for s in heads])
     out = []
@@ -650,6 +670,67 @@ QWEN4 = {'logits': lambda w, c, ids: qwen4_ends(w, c, 'model', qwen4_streams(w, 
          'given': lambda w, c, ids: [sum(x, []) for x in qwen4_streams(w, c, ids)]}
 
 
+# ---- GLM-5.3-Flash: residual streams that a balanced matrix mixes ----
+
+def stream_gates(p, site, c, x):
+    """What a block reads of streams x, what it is multiplied with where it joins each, and the matrix that mixes them."""
+    n, eps = c['hc_mult'], c['hc_eps']
+    z = linear(p[f'hc_{site}_fn'], rms(sum(x, []), None, c['rms_norm_eps']))
+    scale = p[f'hc_{site}_scale']
+    z = [v * scale[min(i // n, 2)] + b for i, (v, b) in enumerate(zip(z, p[f'hc_{site}_base']))]
+    m = [[v + eps for v in softmax(row)] for row in heads_of(z[2 * n:], n)]
+    for i in range(2 * c['hc_sinkhorn_iters'] - 1):    # columns first, and last
+        if i % 2 == 0:
+            m = [list(v) for v in zip(*m)]
+        m = [[v / (sum(row) + eps) for v in row] for row in m]
+        if i % 2 == 0:
+            m = [list(v) for v in zip(*m)]
+    read = [sum(sigmoid(v) * s + eps * s for v, s in zip(z, column)) for column in zip(*x)]
+    return read, [2.0 * sigmoid(v) for v in z[n:2 * n]], m
+
+
+def mixed_around(p, site, c, h, block):
+    gates_of = [stream_gates(p, site, c, x) for x in h]
+    out = []
+    for x, (_, post, m), y in zip(h, gates_of, block([g[0] for g in gates_of])):
+        out.append([[post[b] * v + sum(m[a][b] * x[a][i] for a in range(len(x))) for i, v in enumerate(y)]
+                    for b in range(len(x))])
+    return out
+
+
+def glm5_mlp(p, x, limit):
+    gate, up = linear(p['gate_proj'], x), linear(p['up_proj'], x)
+    return linear(p['down_proj'], [silu(min(g, limit)) * max(-limit, min(limit, u)) for g, u in zip(gate, up)])
+
+
+def glm5_blocks(w, c, at, kind):
+    p, l, limit = part(w, at), c['linear_attn_config'], c['swiglu_limit']
+    run = lambda q, u: glm5_mlp(q, u, limit)
+    m, a = part(w, at + '.mlp'), part(w, at + '.self_attn')
+    linear_c = dict(c, num_attention_heads=l['num_heads'], head_dim=l['head_dim'], kda_lower_bound=l['gate_lower_bound'])
+    latent_c = dict(c, latent_eps=c['rms_norm_eps'])
+    normed = lambda name, x: [rms(u, p[name], c['rms_norm_eps']) for u in x]
+    mixer = lambda x: kda(a, linear_c, normed('input_layernorm', x)) if kind[0] == 'linear_attention' else \
+        latent(a, latent_c, normed('input_layernorm', x), [])
+    ffn = lambda x: [run(m, u) if kind[1] == 'dense' else grouped_moe(m, c, u, 0.0, run)
+                     for u in normed('post_attention_layernorm', x)]
+    return p, mixer, ffn
+
+
+def glm5_plain_layer(w, c, at, kind, h):
+    for block in glm5_blocks(w, c, at, kind)[1:]:
+        h = [add(x, y) for x, y in zip(h, block(h))]
+    return h
+
+
+def glm5_rows(w, c, ids):
+    h = [[list(w['model.embed_tokens.weight'][i]) for _ in range(c['hc_mult'])] for i in ids]
+    for i, kind in enumerate(zip(c['layer_types'], c['mlp_layer_types'])):
+        p, mixer, ffn = glm5_blocks(w, c, f'model.layers.{i}', kind)
+        h = mixed_around(p, 'ffn', c, mixed_around(p, 'attn', c, h, mixer), ffn)
+    return [rms([sum(v) / len(x) for v in zip(*x)], w['model.norm.weight'], c['rms_norm_eps']) for x in h]
+
+
 # ---- models by layers, and their draft heads ----
 
 def deepseek_like(layer, norm='shared_head.norm', embed='embed_tokens', kinds=None):
@@ -676,6 +757,9 @@ def dsa_kinds(c):
 
 DEEPSEEK, GLM4_MOE = deepseek_like(deepseek_layer), deepseek_like(glm4_moe_layer)
 DSA = dict(deepseek_like(dsa_layer), layers=lambda c: dsa_kinds(c)[:-1], head_layers=lambda c: dsa_kinds(c)[-1:])
+GLM5 = dict(deepseek_like(glm5_plain_layer), given=glm5_rows,
+            logits=lambda w, c, ids: [linear(w['lm_head.weight'], x) for x in glm5_rows(w, c, ids)],
+            head_layers=lambda c: [(f"model.layers.{c['num_hidden_layers']}", ('deepseek_sparse_attention', 'sparse'))])
 BAILING = deepseek_like(bailing_layer, 'final_layernorm', 'word_embeddings', bailing_kinds)
 NEMOTRON = {'layer': nemotron_layer, 'embed': 'backbone.embeddings.weight', 'norm': 'backbone.norm_f.weight',
             'eps': 'layer_norm_epsilon', 'head_norm': 'final_layernorm', 'own_embed': 'embeddings',

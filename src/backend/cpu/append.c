@@ -18,14 +18,24 @@ struct append {
 	struct kv_kernels kv[2];
 };
 
-/* A thread's memory: cosines and sines of a position, and a head of values, or two rows of a block. */
+/* A thread's memory: cosines and sines of a position, and a head of values, or two rows of a block, or a block's key, keys and
+ * weights. */
 struct desk {
 	float *cos, *sin, *v;
 };
 
 static size_t desk_floats(const struct attn *a)
 {
-	return 2 * (size_t)a->rope.n_freq + 2 * (size_t)a->dim;
+	return 2 * (size_t)a->rope.n_freq + 2 * (size_t)(1 + (a->pool_bias ? a->pooled : 0)) * (size_t)a->dim;
+}
+
+static struct desk desk_of(const struct append *d)
+{
+	struct desk k = { .cos = cpu_my_scratch(d->c) };
+
+	k.sin = k.cos + d->a->rope.n_freq;
+	k.v = k.sin + d->a->rope.n_freq;
+	return k;
 }
 
 /* Pairs of neighbours, by way of two vectors. */
@@ -122,53 +132,104 @@ static bool ends_block(const struct append *d, int r)
 	return pos >= d->a->first && (pos - d->a->first) % d->a->pooled == d->a->pooled - 1;
 }
 
+/* x[dim] of a block's row i of a side, of which `last` is the last: as it is cached, but for that. */
+static void block_row(const struct append *d, float *x, enum kv_side side, int r, int i, const float *last)
+{
+	const struct attn *a = d->a;
+	int pos = d->p->pos[r] - a->pooled + 1 + i;
+
+	if (i == a->pooled - 1)
+		memcpy(x, last, (size_t)a->dim * sizeof *x);
+	else
+		d->view->layer[d->layer].fmt[side]->decode(x, kv_at(d->view, d->p->item[r], d->layer, side, 0, pos),
+		                                           a->dim);
+}
+
+/* out[dim] = the mean of the rows of the block that row r ends. */
+static void mean_key(const struct append *d, float *out, int r)
+{
+	const struct attn *a = d->a;
+	const float *last = d->k + (size_t)r * (size_t)a->dim;
+	float *other = out + a->dim;
+
+	block_row(d, out, KV_KEYS, r, 0, last);
+	for (int i = 1; i < a->pooled; i++) {
+		block_row(d, other, KV_KEYS, r, i, last);
+		d->c->op->add(out, other, a->dim);
+	}
+	d->c->op->scale(out, 1.0f / (float)a->pooled, a->dim);
+}
+
+/* out[dim] = the sum of those rows, weighted by a softmax of each dim. */
+static void weighted_key(const struct append *d, float *out, int r)
+{
+	const struct attn *a = d->a;
+	size_t dim = (size_t)a->dim, all = (size_t)a->pooled * dim;
+	float *k = out + 2 * dim, *w = k + all, *most = out + dim;
+
+	for (int i = 0; i < a->pooled; i++) {
+		block_row(d, k + (size_t)i * dim, KV_KEYS, r, i, d->k + (size_t)r * dim);
+		block_row(d, w + (size_t)i * dim, KV_VALUES, r, i, d->v + (size_t)r * dim);
+	}
+	d->c->op->add(w, a->pool_bias, (int)all);
+	memcpy(most, w, dim * sizeof *w);
+	for (size_t i = dim; i < all; i++)
+		most[i % dim] = w[i] > most[i % dim] ? w[i] : most[i % dim];
+	for (size_t i = 0; i < all; i++)
+		w[i] -= most[i % dim];
+	d->c->op->exp(w, w, (int)all);
+	d->c->op->mul(k, w, (int)all);
+	for (size_t i = dim; i < all; i += dim) {
+		d->c->op->add(k, k + i, a->dim);
+		d->c->op->add(w, w + i, a->dim);
+	}
+	for (size_t i = 0; i < dim; i++)
+		out[i] = k[i] / w[i];
+}
+
 /* Keys of blocks that end among the rows, when all other rows are where they are kept. */
 static void pool_rows(void *ctx, int begin, int end)
 {
 	const struct append *d = ctx;
 	const struct attn *a = d->a;
-	const struct kv_format *fmt = d->view->layer[d->layer].fmt[KV_KEYS];
-	struct desk k = { .cos = cpu_my_scratch(d->c) };
+	struct desk k = desk_of(d);
 
-	k.sin = k.cos + a->rope.n_freq;
-	k.v = k.sin + a->rope.n_freq;
 	for (int r = begin; r < end; r++) {
-		int item = d->p->item[r], first = d->p->pos[r] - a->pooled + 1;
-		float *row = d->k + (size_t)r * (size_t)a->dim, *other = k.v + a->dim;
+		int pos = d->p->pos[r], first = pos - a->pooled + 1;
 
 		if (!ends_block(d, r))
 			continue;
-		for (int i = 0; i < a->pooled - 1; i++) {
-			fmt->decode(i ? other : k.v, kv_at(d->view, item, d->layer, KV_KEYS, 0, first + i), a->dim);
-			if (i)
-				d->c->op->add(k.v, other, a->dim);
-		}
-		if (a->pooled > 1)
-			d->c->op->add(k.v, row, a->dim);
-		else
-			memcpy(k.v, row, (size_t)a->dim * sizeof *row);
-		d->c->op->scale(k.v, 1.0f / (float)a->pooled, a->dim);
+		(a->pool_bias ? weighted_key : mean_key)(d, k.v, r);
 		rope_angles_at(k.cos, k.sin, &a->rope, (const int32_t[3]){ first, first, first });
 		key(d, &k, k.v);
-		d->kv[KV_KEYS].encode(kv_at(d->view, item, d->layer, KV_KEYS, 0, d->p->pos[r]), k.v, a->dim, KV_KEYS);
+		d->kv[KV_KEYS].encode(kv_at(d->view, d->p->item[r], d->layer, KV_KEYS, 0, pos), k.v, a->dim, KV_KEYS);
 	}
+}
+
+/* What a row of a block keeps until the block ends. */
+static void keep_row(const struct append *d, int r)
+{
+	int item = d->p->item[r], pos = d->p->pos[r], dim = d->a->dim;
+	size_t at = (size_t)r * (size_t)dim;
+
+	if (!ends_block(d, r))
+		d->kv[KV_KEYS].encode(kv_at(d->view, item, d->layer, KV_KEYS, 0, pos), d->k + at, dim, KV_KEYS);
+	if (d->a->pool_bias)
+		d->kv[KV_VALUES].encode(kv_at(d->view, item, d->layer, KV_VALUES, 0, pos), d->v + at, dim, KV_VALUES);
 }
 
 static void append_rows(void *ctx, int begin, int end)
 {
 	const struct append *d = ctx;
-	struct desk k = { .cos = cpu_my_scratch(d->c) };
+	struct desk k = desk_of(d);
 
-	k.sin = k.cos + d->a->rope.n_freq;
-	k.v = k.sin + d->a->rope.n_freq;
 	for (int r = begin; r < end; r++) {
 		rope_angles(k.cos, k.sin, &d->a->rope, d->p, r);
 		queries(d, &k, r);
 		for (int h = 0; h < d->a->heads_kv && d->k && !d->a->pooled; h++)
 			key_and_value(d, &k, r, h);
-		if (d->a->pooled && !ends_block(d, r))
-			d->kv[KV_KEYS].encode(kv_at(d->view, d->p->item[r], d->layer, KV_KEYS, 0, d->p->pos[r]),
-			                      d->k + (size_t)r * (size_t)d->a->dim, d->a->dim, KV_KEYS);
+		if (d->a->pooled)
+			keep_row(d, r);
 	}
 }
 
@@ -195,7 +256,8 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 		layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	assert(!view || (view->heads == a->heads_kv && view->dim == a->dim));
 	assert(reach <= a->dim && !k == !v && (view || !k));
-	assert(!a->pooled || (a->v_is_key && a->heads_kv == 1 && k && !p->rope_pos && !d.kv[KV_KEYS].turn));
+	assert(!a->pooled || (a->v_is_key == !a->pool_bias && a->heads_kv == 1 && k && !p->rope_pos &&
+	                      !d.kv[KV_KEYS].turn && !d.kv[KV_VALUES].turn));
 	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);
 	cpu_range(c, append_rows, &d, p->n_row, 1);
 	if (a->pooled)

@@ -174,6 +174,10 @@ void cpu_match_streams(struct pass *, float *out, const float *a, const float *b
                        int cols);
 void cpu_conv_block(struct pass *, float *out, const float *in, const float *base, const float *by, size_t by_ld,
                     int taps, int each, int cols);
+void cpu_gate_streams(struct pass *, float *out, float *z, const struct stream_gates *, const float *x, int n,
+                      int cols);
+void cpu_join_streams(struct pass *, float *x, const float *gates, const float *y, int n, int streams, int cols);
+void cpu_mean_streams(struct pass *, float *out, const float *x, int n, int streams, int cols);
 void cpu_embed_ngrams(struct pass *, float *out, const struct ngrams *, const struct state_view *, int layer, int at);
 void cpu_moe(struct pass *, float *out, bool add, const struct moe *, const float *in, const float *by, int n,
              int cols);

@@ -129,6 +129,11 @@ LANES_INLINE void activate(v16 *g, v16 *u, const struct activation *act, const e
 		ABREAST(N) d[v] = v16_fma(high, d[v], v16_mul(beta, g[v]));
 		ABREAST(N) g[v] = v16_fma(v16_mul(alpha, high_part[v]), high_part[v], d[v]);
 	}
+	if (kind == ACT_CLIPPED) {
+		ABREAST(N) g[v] = v16_min(high, g[v]);
+		v16_silus(g, N);
+		ABREAST(N) u[v] = v16_max(low, v16_min(high, u[v]));
+	}
 	if (kind == ACT_LIMITED) {
 		v16_silus(g, N);
 		ABREAST(N) g[v] = v16_min(high, g[v]);
@@ -163,6 +168,7 @@ static void gate(float *out, const float *gate, const float *up, int n, const st
 	case ACT_TANH: gate_as(out, gate, up, n, act, ACT_TANH); break;
 	case ACT_CLAMPED: gate_as(out, gate, up, n, act, ACT_CLAMPED); break;
 	case ACT_LIMITED: gate_as(out, gate, up, n, act, ACT_LIMITED); break;
+	case ACT_CLIPPED: gate_as(out, gate, up, n, act, ACT_CLIPPED); break;
 	case ACT_XIELU: gate_as(out, gate, up, n, act, ACT_XIELU); break;
 	}
 }

@@ -124,6 +124,22 @@ static void dev_conv_block(struct pass *p, float *out, const float *in, const fl
 	dev_refuse(dev_of(p), "convolutions inside of a block of guesses");
 }
 
+static void dev_gate_streams(struct pass *p, float *out, float *z, const struct stream_gates *g, const float *x, int n,
+                             int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
+static void dev_join_streams(struct pass *p, float *x, const float *gates, const float *y, int n, int streams, int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
+static void dev_mean_streams(struct pass *p, float *out, const float *x, int n, int streams, int cols)
+{
+	dev_refuse(dev_of(p), "several residual streams");
+}
+
 static void dev_embed_ngrams(struct pass *p, float *out, const struct ngrams *g, const struct state_view *view,
                              int layer, int at)
 {
@@ -202,6 +218,9 @@ static const struct backend_ops dev_ops = {
 	.add_streams = dev_add_streams,
 	.match_streams = dev_match_streams,
 	.conv_block = dev_conv_block,
+	.gate_streams = dev_gate_streams,
+	.join_streams = dev_join_streams,
+	.mean_streams = dev_mean_streams,
 	.embed_ngrams = dev_embed_ngrams,
 	.gather = dev_gather,
 	.close = dev_close,

@@ -129,8 +129,8 @@ static void product(struct dev *d, enum arith arith, struct acts_forms *a, const
 
 static void activate(struct dev *d, struct dmem x, struct dmem y, size_t n, const struct activation *act)
 {
-	if (act->kind == ACT_XIELU) {
-		dev_refuse(d, "the activation xIELU");
+	if (act->kind == ACT_XIELU || act->kind == ACT_CLIPPED) {
+		dev_refuse(d, "the activation %s", act->kind == ACT_XIELU ? "xIELU" : "SiLU of a bounded gate");
 		return;
 	}
 	dev_run(d, "rows", "gate", THREADS, blocks(n), 1,
