@@ -589,6 +589,7 @@ static const struct family {
 	{ "deepseek_v32", "deepseek32", keys_dsa },
 	{ "glm_moe_dsa", "glm-dsa", keys_dsa },
 	{ "kimi_linear", "kimi-linear", keys_kimi_linear, settle_kimi_linear },
+	{ "glm5_next_text", "glm5-next", keys_glm5_next, settle_glm5_next },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -622,8 +623,9 @@ static const struct family *family_of(struct making *m)
 
 void making_keys(struct making *m)
 {
+	static const char *const roots[] = { "", "language_model." };
 	const struct family *f = family_of(m);
-	char behind[64];
+	char behind[80];
 
 	if (!f)
 		return;
@@ -635,9 +637,11 @@ void making_keys(struct making *m)
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
 	if (store_has(m->st, "mtp.fc.weight") || store_has(m->st, "mtp.fc_embedding.weight"))
 		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
-	snprintf(behind, sizeof behind, "model.layers.%" PRId64 ".eh_proj.weight", m->blocks);
-	if (!m->arch->mtp_apart && store_has(m->st, behind))
-		m->drafts = making_int(m, "num_nextn_predict_layers", 1);
+	for (int i = 0; i < 2; i++) {
+		snprintf(behind, sizeof behind, "model.%slayers.%" PRId64 ".eh_proj.weight", roots[i], m->blocks);
+		if (!m->arch->mtp_apart && store_has(m->st, behind))
+			m->drafts = making_int(m, "num_nextn_predict_layers", 1);
+	}
 	if (m->blocks < 1 || m->blocks > 100000 || m->drafts < 0 || m->drafts > 1)
 		making_fail(m, E_FORMAT, "%" PRId64 " layers and %" PRId64 " of a draft head", m->blocks, m->drafts);
 	if (m->code)

@@ -31,14 +31,14 @@ static int64_t dense_layers(struct making *m)
 	return n;
 }
 
-/* Sizes of attention, and what all of a kind have; the inputs of a head that turn are returned. */
-static int64_t latent_sizes(struct making *m)
+/* Sizes of attention, and what all of a kind have; the inputs of a head that turn, `turned` at least, are returned. */
+static int64_t latent_sizes(struct making *m, int64_t turned)
 {
 	int64_t rank = making_int(m, "kv_lora_rank", INT64_MIN), nope = making_int(m, "qk_nope_head_dim", INT64_MIN),
 		rope = making_int(m, "qk_rope_head_dim", INT64_MIN), values = making_int(m, "v_head_dim", INT64_MIN),
 		heads = making_int(m, "num_attention_heads", INT64_MIN);
 
-	if (rank < 1 || nope < 1 || rope < 2 || values < 1 || heads < 1 || rank > MAKING_SIZE_MAX ||
+	if (rank < 1 || nope < 1 || rope < turned || values < 1 || heads < 1 || rank > MAKING_SIZE_MAX ||
 	    nope > MAKING_SIZE_MAX || rope > MAKING_SIZE_MAX || values > MAKING_SIZE_MAX || heads > MAKING_SIZE_MAX)
 		making_fail(m, E_FORMAT,
 		            "%" PRId64 " heads of %" PRId64 " and %" PRId64 ", values of %" PRId64
@@ -84,18 +84,10 @@ static void key_yarn_scale(struct making *m)
 		pair_f32(&m->p, ".rope.scaling.yarn_log_multiplier", 0.1 * all);
 }
 
-void keys_deepseek(struct making *m)
+static void key_routed(struct making *m)
 {
-	int64_t rope = latent_sizes(m);
-
 	want_text(m, "topk_method", "noaux_tc");
 	want_text(m, "scoring_func", "sigmoid");
-	want_flag(m, "rope_interleave", true);
-	key_copy(m, ".context_length", "max_position_embeddings");
-	key_put(m, ".attention.head_count_kv", 1);
-	key_put(m, ".attention.value_length", making_int(m, "kv_lora_rank", INT64_MIN));
-	key_rope(m, rope);
-	key_yarn_scale(m);
 	key_copy(m, ".expert_count", "n_routed_experts");
 	key_copy(m, ".expert_used_count", "num_experts_per_tok");
 	key_put(m, ".expert_group_count", making_int(m, "n_group", 1));
@@ -103,6 +95,19 @@ void keys_deepseek(struct making *m)
 	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 0));
 	if (!m->code)
 		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
+}
+
+void keys_deepseek(struct making *m)
+{
+	int64_t rope = latent_sizes(m, 2);
+
+	want_flag(m, "rope_interleave", true);
+	key_copy(m, ".context_length", "max_position_embeddings");
+	key_put(m, ".attention.head_count_kv", 1);
+	key_put(m, ".attention.value_length", making_int(m, "kv_lora_rank", INT64_MIN));
+	key_rope(m, rope);
+	key_yarn_scale(m);
+	key_routed(m);
 }
 
 /* Which layers have an indexer. */
@@ -183,7 +188,7 @@ void keys_kimi_linear(struct making *m)
 	int64_t heads = 0, rank = making_int(m, "kv_lora_rank", INT64_MIN);
 	double floor = 0;
 
-	latent_sizes(m);
+	latent_sizes(m, 2);
 	want_flag(m, "mla_use_nope", true);
 	want_flag(m, "moe_renormalize", true);
 	want_text(m, "moe_router_activation_func", "sigmoid");
@@ -207,4 +212,70 @@ void keys_kimi_linear(struct making *m)
 	key_put(m, ".expert_group_count", making_int(m, "num_expert_group", 1));
 	key_put(m, ".expert_group_used_count", making_int(m, "topk_group", 1));
 	key_put(m, ".expert_shared_count", making_int(m, "num_shared_experts", 0));
+}
+
+/* ---- GLM-5.3-Flash ---- */
+
+/* The bound of all activations, by layer. */
+static void key_bound(struct making *m)
+{
+	double bound = making_float(m, "swiglu_limit", 0);
+	float list[MAKING_LAYERS_MAX];
+
+	if (m->code || bound == 0)
+		return;
+	for (int64_t i = 0; i < m->blocks; i++)
+		list[i] = (float)bound;
+	pair_list(&m->p, ".swiglu_clamp_exp", GGUF_F32, (uint64_t)m->blocks, list, (size_t)m->blocks * sizeof *list);
+	pair_list(&m->p, ".swiglu_clamp_shexp", GGUF_F32, (uint64_t)m->blocks, list, (size_t)m->blocks * sizeof *list);
+}
+
+/* Layers of Kimi Delta Attention, by layer_types, have no key heads; these have heads as attention has them. */
+static void key_delta_layers(struct making *m)
+{
+	const struct json *of = json_get(m->st->text, "linear_attn_config");
+	int32_t heads[MAKING_LAYERS_MAX] = { 0 };
+	int64_t own = 0;
+	double floor;
+
+	if (!layers_count(m))
+		return;
+	for (int64_t i = 0; i < m->blocks; i++)
+		heads[i] = !layer_is(m, i, "linear_attention", false);
+	key_ints(m, ".attention.head_count_kv", heads);
+	if (!m->code &&
+	    (json_to_int(json_get(of, "num_heads"), &own) || own != making_int(m, "num_attention_heads", INT64_MIN)))
+		making_fail(m, E_UNSUPPORTED,
+		            "linear_attn_config.num_heads: %" PRId64 ": GGUF files of %s have num_attention_heads", own,
+		            m->arch->name);
+	key_of(m, of, ".kda.head_dim", "head_dim");
+	key_of(m, of, ".ssm.conv_kernel", "short_conv_kernel_size");
+	if (!m->code && !json_to_double(json_get(of, "gate_lower_bound"), &floor))
+		pair_f32(&m->p, ".kda.gate_lower_bound", floor);
+}
+
+void keys_glm5_next(struct making *m)
+{
+	latent_sizes(m, 0);
+	want_flag(m, "mhc", true);
+	want_flag(m, "index_kpool_compress", true);
+	want_flag(m, "index_kpool_always_select_tail", true);
+	want_int(m, "qk_rope_head_dim", 0, 0);
+	key_copy(m, ".context_length", "max_position_embeddings");
+	key_put(m, ".attention.value_length", making_int(m, "kv_lora_rank", INT64_MIN));
+	if (!m->code)
+		pair_f32(&m->p, ".attention.layer_norm_epsilon", 1e-6); /* of indexers' keys */
+	key_delta_layers(m);
+	key_copy(m, ".attention.indexer.head_count", "index_n_heads");
+	key_copy(m, ".attention.indexer.key_length", "index_head_dim");
+	key_copy(m, ".attention.indexer.top_k", "index_topk");
+	key_copy(m, ".attention.indexer.kpool", "index_kpool");
+	if (!m->code)
+		pair_bool(&m->p, ".attention.indexer.kpool_select_tail", true);
+	key_indexers(m);
+	key_copy(m, ".hyper_connection.count", "hc_mult");
+	key_copy(m, ".hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters");
+	key_float(m, ".hyper_connection.epsilon", "hc_eps", 1e-6);
+	key_routed(m);
+	key_bound(m);
 }

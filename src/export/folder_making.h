@@ -81,11 +81,11 @@ making_keys_fn keys_ministral3, keys_smollm3, keys_granite, keys_phi3, keys_glm4
 /* Granite's four factors. */
 void keys_granite_scales(struct making *m);
 /* folder_latent.c: attention over latent rows */
-making_keys_fn keys_deepseek, keys_dsa, keys_kimi_linear;
+making_keys_fn keys_deepseek, keys_dsa, keys_kimi_linear, keys_glm5_next;
 /* folder_recurrent.c */
 making_keys_fn keys_granite_hybrid, keys_mamba2, keys_nemotron, keys_falcon_h1, keys_jamba, keys_rwkv7;
 /* folder_orders.c */
-making_settle_fn settle_tiled, settle_mamba, settle_falcon_h1, settle_kimi_linear, settle_rwkv7;
+making_settle_fn settle_tiled, settle_mamba, settle_falcon_h1, settle_kimi_linear, settle_glm5_next, settle_rwkv7;
 
 /* folder_keys.c: finds the architecture and writes its metadata. */
 void making_keys(struct making *m);

@@ -189,6 +189,16 @@ void settle_kimi_linear(struct making *m, struct source_tensor *t, const char *h
 	t->t.ne[1] = 1;
 }
 
+/* The same, and one axis more. */
+void settle_glm5_next(struct making *m, struct source_tensor *t, const char *hf, const char *name)
+{
+	if (!name_behind(name, "ssm_conv1d_") || t->t.n_dim != 2)
+		return;
+	t->t.n_dim = 4;
+	t->t.ne[2] = t->t.ne[1];
+	t->t.ne[1] = 1;
+}
+
 /* ---- RWKV ---- */
 
 /* The bonus, a row for each head, is a vector. */

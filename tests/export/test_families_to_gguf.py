@@ -215,6 +215,10 @@ with tempfile.TemporaryDirectory() as tmp:
     refused(in_tree("qwen4_mtp"), "qwen4_twice", "n-grams in one layer", full_attention_interval=3, ple_layer_ids=[1, 2])
     same(beside("glm4_moe_lite"), "glm4_moe_lite")
     same(beside("kimi_linear"), "kimi_linear", 1e-3)
+    same(in_tree("glm5_mtp"), "glm5_mtp", 1e-3)
+    same(beside("glm5_next"), "glm5_next", 1e-3, theirs=file("glm5_next/bf16"))
+    refused(in_tree("glm5_mtp"), "glm5_heads", "linear_attn_config.num_heads: 4",
+            linear_attn_config={"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0})
     refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)
 
     same(beside("jamba"), "jamba", 1e-3)

@@ -109,17 +109,36 @@ bool gguf_conf_is(struct gguf_conf *c, const char *key, const char *value)
 	return s.n == strlen(value) && !memcmp(s.p, value, s.n);
 }
 
+/* The key's value, with an element for block i; NULL: it is missing, or wrong. */
+static const struct gguf_value *block_value(struct gguf_conf *c, const char *key, int64_t i, bool needed)
+{
+	const struct gguf_value *v = need(c, key, needed);
+
+	if (!v || !v->array || v->n == (uint64_t)c->m->blocks ||
+	    (v->n == (uint64_t)(c->m->blocks - c->m->drafts) && (uint64_t)i < v->n))
+		return v;
+	gguf_conf_fail(c, E_FORMAT, "key %s: has %" PRIu64 " elements, %s.block_count is %" PRId64, v->key, v->n,
+	               c->m->arch->name, c->m->blocks);
+	return NULL;
+}
+
 int64_t gguf_conf_block_int(struct gguf_conf *c, const char *key, int64_t i, int64_t dflt)
 {
-	const struct gguf_value *v = need(c, key, dflt == GGUF_NEEDED);
+	const struct gguf_value *v = block_value(c, key, i, dflt == GGUF_NEEDED);
 	int64_t out = dflt == GGUF_NEEDED ? 1 : dflt;
 
-	if (v && v->array && v->n != (uint64_t)c->m->blocks &&
-	    (v->n != (uint64_t)(c->m->blocks - c->m->drafts) || (uint64_t)i >= v->n))
-		gguf_conf_fail(c, E_FORMAT, "key %s: has %" PRIu64 " elements, %s.block_count is %" PRId64, v->key,
-		               v->n, c->m->arch->name, c->m->blocks);
-	else if (v && (c->code = gguf_int(&c->m->part[0], v, (uint64_t)i, &out, c->err)))
+	if (v && (c->code = gguf_int(&c->m->part[0], v, (uint64_t)i, &out, c->err)))
 		return 1;
+	return out;
+}
+
+double gguf_conf_block_float(struct gguf_conf *c, const char *key, int64_t i, double dflt)
+{
+	const struct gguf_value *v = block_value(c, key, i, false);
+	double out = dflt;
+
+	if (v && !(c->code = gguf_float(&c->m->part[0], v, (uint64_t)i, &out, c->err)) && !isfinite(out))
+		gguf_conf_fail(c, E_FORMAT, "key %s: is not a finite number", v->key);
 	return out;
 }
 

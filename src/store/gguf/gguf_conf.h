@@ -27,6 +27,7 @@ bool gguf_conf_bool(struct gguf_conf *c, const char *key, bool dflt);
 struct gguf_string gguf_conf_string(struct gguf_conf *c, const char *key);
 /* The value of block i; a scalar holds for every block, an array must have an element for each, or for each but draft heads. */
 int64_t gguf_conf_block_int(struct gguf_conf *c, const char *key, int64_t i, int64_t dflt);
+double gguf_conf_block_float(struct gguf_conf *c, const char *key, int64_t i, double dflt);
 bool gguf_conf_is(struct gguf_conf *c, const char *key, const char *value);
 
 /* Members. */

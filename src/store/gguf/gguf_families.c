@@ -252,7 +252,10 @@ static void put_routed(struct gguf_conf *c)
 {
 	gguf_put_int(c, "n_routed_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
-	gguf_put_int(c, "moe_intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "moe_intermediate_size",
+	             gguf_conf_is_list(c, "expert_feed_forward_length") ?
+	                     most(c, "expert_feed_forward_length") :
+	                     gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_group", gguf_conf_int(c, "expert_group_count", 1));
 	gguf_put_int(c, "topk_group", gguf_conf_int(c, "expert_group_used_count", 1));
 	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
@@ -440,14 +443,15 @@ void gguf_config_bailing2(struct gguf_conf *c)
 
 /* ---- latent attention ---- */
 
-/* Sizes of a head.  In files whose key rows are the latent ones, the heads' own have keys of their own. */
-static void put_latent(struct gguf_conf *c)
+/* Sizes of a head, of which `turned` inputs at least have positions.  In files whose key rows are the latent ones, the heads'
+ * own have keys of their own. */
+static void put_latent(struct gguf_conf *c, int64_t turned)
 {
 	int64_t key = gguf_conf_int(c, "attention.key_length_mla",
 	                            gguf_conf_int(c, "attention.key_length", GGUF_NEEDED));
 	int64_t rope = gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED);
 
-	if (!c->code && (rope < 1 || rope >= key))
+	if (!c->code && (rope < turned || rope >= key))
 		gguf_conf_fail(c, E_FORMAT, "key %s.rope.dimension_count: %" PRId64 " of heads of %" PRId64,
 		               c->m->arch->name, rope, key);
 	gguf_put_int(c, "kv_lora_rank", gguf_conf_int(c, "attention.kv_lora_rank", GGUF_NEEDED));
@@ -459,11 +463,12 @@ static void put_latent(struct gguf_conf *c)
 	gguf_copy_int(c, "q_lora_rank", "attention.q_lora_rank");
 }
 
-/* Scores of experts are sigmoids (2); files without the key are of softmax, as DeepSeek-V2 has it. */
-static void want_sigmoids(struct gguf_conf *c)
+enum { SOFTMAX = 1, SIGMOID = 2 }; /* values of expert_gating_func */
+
+/* Scores of experts are sigmoids; absent: what files without the key have, of DeepSeek-V2 softmax. */
+static void want_sigmoids(struct gguf_conf *c, int64_t absent)
 {
-	int64_t kind = gguf_conf_int(c, "expert_gating_func", 1);
-	enum { SIGMOID = 2 };
+	int64_t kind = gguf_conf_int(c, "expert_gating_func", absent);
 
 	if (!c->code && kind != SIGMOID)
 		gguf_conf_fail(c, E_UNSUPPORTED, "key %s.expert_gating_func: %" PRId64 ", only sigmoids (%d) are done",
@@ -475,9 +480,9 @@ void gguf_config_deepseek(struct gguf_conf *c)
 	int64_t rope = gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED);
 
 	gguf_put_common(c);
-	put_latent(c);
+	put_latent(c, 1);
 	gguf_put_rope(c, rope, 10000);
-	want_sigmoids(c);
+	want_sigmoids(c, SOFTMAX);
 	put_routed(c);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
@@ -540,10 +545,10 @@ static void put_kda(struct gguf_conf *c)
 void gguf_config_kimi_linear(struct gguf_conf *c)
 {
 	gguf_put_common(c);
-	put_latent(c);
+	put_latent(c, 1);
 	gguf_put_bool(c, "mla_use_nope", true);
 	put_kda(c);
-	want_sigmoids(c);
+	want_sigmoids(c, SOFTMAX);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_token", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
@@ -553,6 +558,67 @@ void gguf_config_kimi_linear(struct gguf_conf *c)
 	gguf_put_int(c, "topk_group", gguf_conf_int(c, "expert_group_used_count", 1));
 	gguf_put_bool(c, "moe_renormalize", gguf_conf_bool(c, "expert_weights_norm", true));
 	gguf_put_float(c, "routed_scaling_factor", gguf_conf_float(c, "expert_weights_scale", 1));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* One bound of all activations, which keys have by block, for experts and for the shared one. */
+static void put_bound(struct gguf_conf *c)
+{
+	static const char *const keys[] = { "swiglu_clamp_exp", "swiglu_clamp_shexp" };
+	double bound = gguf_conf_block_float(c, keys[0], 0, 0);
+
+	for (int k = 0; k < 2; k++)
+		for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
+			double own = gguf_conf_block_float(c, keys[k], i, bound);
+
+			if (own != bound)
+				gguf_conf_fail(c, E_UNSUPPORTED,
+				               "key %s.%s: block %" PRId64 " has %g, the first %g; one of all is done",
+				               c->m->arch->name, keys[k], i, own, bound);
+		}
+	gguf_put_float(c, "swiglu_limit", bound);
+}
+
+/* Early files call the length of pools block_size, or lack it. */
+static void put_pools(struct gguf_conf *c)
+{
+	int64_t length = gguf_conf_int(c, "attention.indexer.kpool",
+	                               gguf_conf_int(c, "attention.indexer.block_size", 4));
+	bool tail = gguf_conf_bool(c, "attention.indexer.kpool_select_tail",
+	                           gguf_conf_bool(c, "attention.indexer.kpool_always_select_tail", true));
+
+	gguf_put_int(c, "index_n_heads", gguf_conf_int(c, "attention.indexer.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "index_head_dim", gguf_conf_int(c, "attention.indexer.key_length", GGUF_NEEDED));
+	gguf_put_int(c, "index_topk", gguf_conf_int(c, "attention.indexer.top_k", GGUF_NEEDED));
+	gguf_put_int(c, "index_kpool", length);
+	gguf_put_bool(c, "index_kpool_compress", true);
+	gguf_put_bool(c, "index_kpool_always_select_tail", tail);
+	if (gguf_conf_has(c, "attention.indexer.types"))
+		put_trunk(c, "indexer_types", "attention.indexer.types", "full", "shared");
+}
+
+/* Layers of Kimi Delta Attention have no key heads. */
+void gguf_config_glm5_next(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_latent(c, 0);
+	put_types(c, "attention.head_count_kv", "deepseek_sparse_attention", "linear_attention");
+	gguf_put_name(c, "linear_attn_config");
+	buf_putc(c->out, '{');
+	gguf_put_int(c, "num_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "kda.head_dim", GGUF_NEEDED));
+	gguf_put_int(c, "short_conv_kernel_size", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	gguf_copy_float(c, "gate_lower_bound", "kda.gate_lower_bound");
+	buf_putc(c->out, '}');
+	put_pools(c);
+	gguf_put_int(c, "hc_mult", gguf_conf_int(c, "hyper_connection.count", GGUF_NEEDED));
+	gguf_put_int(c, "hc_sinkhorn_iters", gguf_conf_int(c, "hyper_connection.sinkhorn_iterations", GGUF_NEEDED));
+	gguf_put_float(c, "hc_eps", gguf_conf_float(c, "hyper_connection.epsilon", 1e-6));
+	want_sigmoids(c, SIGMOID);
+	put_routed(c);
+	put_bound(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 

@@ -338,15 +338,32 @@ static const struct gguf_name deepseek[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* clang-format off */
+#define INDEX_NAMES                                                                    \
+	{ "indexer.attn_q_b.weight", "self_attn.indexer.wq_b.weight", NULL, 0 },       \
+	{ "indexer.attn_k.weight", "self_attn.indexer.wk.weight", NULL, 0 },           \
+	{ "indexer.k_norm.weight", "self_attn.indexer.k_norm.weight", NULL, 0 },       \
+	{ "indexer.k_norm.bias", "self_attn.indexer.k_norm.bias", NULL, 0 },           \
+	{ "indexer.proj.weight", "self_attn.indexer.weights_proj.weight", NULL, 0 }
+#define KDA_NAMES                                                         \
+	{ "ssm_beta.weight", "self_attn.b_proj.weight", NULL, 0 },        \
+	{ "ssm_f_a.weight", "self_attn.f_a_proj.weight", NULL, 0 },       \
+	{ "ssm_f_b.weight", "self_attn.f_b_proj.weight", NULL, 0 },       \
+	{ "ssm_g_a.weight", "self_attn.g_a_proj.weight", NULL, 0 },       \
+	{ "ssm_g_b.weight", "self_attn.g_b_proj.weight", NULL, 0 },       \
+	{ "ssm_conv1d_q.weight", "self_attn.q_conv1d.weight", NULL, 0 },  \
+	{ "ssm_conv1d_k.weight", "self_attn.k_conv1d.weight", NULL, 0 },  \
+	{ "ssm_conv1d_v.weight", "self_attn.v_conv1d.weight", NULL, 0 },  \
+	{ "ssm_a", "self_attn.A_log", &gguf_log_minus, 0 },               \
+	{ "ssm_dt.bias", "self_attn.dt_bias", NULL, 0 },                  \
+	{ "ssm_norm.weight", "self_attn.o_norm.weight", NULL, 0 }
+/* clang-format on */
+
 static const struct gguf_name dsa[] = {
 	LATENT_NAMES,
 	SHARED_EXPERT_NAMES("mlp.shared_experts"),
 	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
-	{ "indexer.attn_q_b.weight", "self_attn.indexer.wq_b.weight", NULL, 0 },
-	{ "indexer.attn_k.weight", "self_attn.indexer.wk.weight", NULL, 0 },
-	{ "indexer.k_norm.weight", "self_attn.indexer.k_norm.weight", NULL, 0 },
-	{ "indexer.k_norm.bias", "self_attn.indexer.k_norm.bias", NULL, 0 },
-	{ "indexer.proj.weight", "self_attn.indexer.weights_proj.weight", NULL, 0 },
+	INDEX_NAMES,
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -356,17 +373,27 @@ static const struct gguf_name kimi_linear[] = {
 	EXPERT_NAMES("block_sparse_moe"),
 	SHARED_EXPERT_NAMES("block_sparse_moe.shared_experts"),
 	{ "exp_probs_b.bias", "block_sparse_moe.gate.e_score_correction_bias", NULL, 0 },
-	{ "ssm_beta.weight", "self_attn.b_proj.weight", NULL, 0 },
-	{ "ssm_f_a.weight", "self_attn.f_a_proj.weight", NULL, 0 },
-	{ "ssm_f_b.weight", "self_attn.f_b_proj.weight", NULL, 0 },
-	{ "ssm_g_a.weight", "self_attn.g_a_proj.weight", NULL, 0 },
-	{ "ssm_g_b.weight", "self_attn.g_b_proj.weight", NULL, 0 },
-	{ "ssm_conv1d_q.weight", "self_attn.q_conv1d.weight", NULL, 0 },
-	{ "ssm_conv1d_k.weight", "self_attn.k_conv1d.weight", NULL, 0 },
-	{ "ssm_conv1d_v.weight", "self_attn.v_conv1d.weight", NULL, 0 },
-	{ "ssm_a", "self_attn.A_log", &gguf_log_minus, 0 },
-	{ "ssm_dt.bias", "self_attn.dt_bias", NULL, 0 },
-	{ "ssm_norm.weight", "self_attn.o_norm.weight", NULL, 0 },
+	KDA_NAMES,
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* The gate and the bias of pools have two names, of which the first is the one that is written. */
+static const struct gguf_name glm5_next[] = {
+	LATENT_NAMES,
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
+	INDEX_NAMES,
+	{ "indexer_compressor_gate.weight", "self_attn.indexer.index_kpool_compress_gate", NULL, 0 },
+	{ "indexer_compressor_ape.weight", "self_attn.indexer.index_kpool_compress_ape", NULL, 0 },
+	{ "indexer.kpool_gate.weight", "self_attn.indexer.index_kpool_compress_gate", NULL, 0 },
+	{ "indexer.kpool_ape.weight", "self_attn.indexer.index_kpool_compress_ape", NULL, 0 },
+	KDA_NAMES,
+	{ "hc_attn_fn.weight", "hc_attn_fn", NULL, 0 },
+	{ "hc_attn_base.weight", "hc_attn_base", NULL, 0 },
+	{ "hc_attn_scale.weight", "hc_attn_scale", NULL, 0 },
+	{ "hc_ffn_fn.weight", "hc_ffn_fn", NULL, 0 },
+	{ "hc_ffn_base.weight", "hc_ffn_base", NULL, 0 },
+	{ "hc_ffn_scale.weight", "hc_ffn_scale", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -683,6 +710,8 @@ static const struct gguf_arch archs[] = {
 	{ "deepseek32", "deepseek_v32", dsa, gguf_config_dsa, false },
 	{ "glm-dsa", "glm_moe_dsa", dsa, gguf_config_dsa, false },
 	{ "kimi-linear", "kimi_linear", kimi_linear, gguf_config_kimi_linear, false },
+	{ "glm5-next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
+	{ "glm5next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
 	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
 	{ "granitehybrid", "granitemoehybrid", granite, gguf_config_granite, false },
