@@ -238,6 +238,30 @@ static void print_head(const struct inspection *in)
 		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
 }
 
+/* Prints the heads that --draft-model names: kind, layers of the model that are read, guesses of a pass. */
+static void print_given(const struct inspection *in)
+{
+	char a[64], b[32];
+
+	for (int i = 0; i < in->n_given; i++) {
+		const struct given_head *g = &in->given[i];
+		const struct shape *s = g->m ? &g->m->shape : NULL;
+
+		if (!s) {
+			printf("draft head     refused: %s\n", g->refused.msg);
+			continue;
+		}
+		printf("draft head     %s, from %s: %d layer%s", g->m->ops->arch[0], g->name, s->layers,
+		       s->layers == 1 ? "" : "s");
+		for (int k = 0; k < s->head.n_tap; k++)
+			printf("%s%d", k ? ", " : " over the outputs of layers ", s->head.tap[k]);
+		if (s->head.block)
+			printf("; %d guesses in one pass", s->head.guesses);
+		printf("\n%-14s %s parameters, %s\n", "", count_text(a, sizeof(a), s->params),
+		       bytes_text(b, sizeof(b), (double)s->weight_bytes));
+	}
+}
+
 /* Prints whether the model is made for vectors, scores or labels, and how many it gives. */
 static void print_embedder(const struct inspection *in)
 {
@@ -277,6 +301,7 @@ static void print_text(const struct inspection *in, bool tensors)
 	print_tower(in);
 	print_ear(in);
 	print_head(in);
+	print_given(in);
 	print_embedder(in);
 	print_ignored(in);
 	print_plan(in);

@@ -139,6 +139,24 @@ static void look_for_head(struct inspection *in, struct store *st)
 		in->no_head = why;
 }
 
+static void look_for_given(struct inspection *in, const struct options *o)
+{
+	in->n_given = o->load.draft.model.n;
+	in->given = xcalloc((size_t)in->n_given + 1, sizeof *in->given);
+	for (int i = 0; i < in->n_given; i++) {
+		struct given_head *g = &in->given[i];
+
+		g->name = o->load.draft.model.v[i];
+		if (store_open(&g->st, g->name, &g->refused))
+			continue;
+		if (!model_only_head(g->st))
+			err_set(&g->refused, E_UNSUPPORTED, "%s: a whole model and no draft head: inspect it by itself",
+			        g->name);
+		else
+			model_bind_head(&g->m, in->model, g->st, &g->refused);
+	}
+}
+
 static void look_for_embedder(struct inspection *in, struct store *st)
 {
 	struct err why;
@@ -170,6 +188,7 @@ void inspection_make(struct inspection *in, const struct model *m, struct store 
 	count_tensors(in);
 	look_for_head(in, st); /* its matrices are not read by every step */
 	count_ignored(in);
+	look_for_given(in, o);
 	plan_memory(&in->plan, m, o, layer);
 }
 
@@ -177,6 +196,12 @@ void inspection_free(struct inspection *in)
 {
 	buf_fini(&in->plan.kinds);
 	model_close(in->head);
+	for (int i = 0; i < in->n_given; i++) {
+		model_close(in->given[i].m);
+		if (in->given[i].st)
+			store_close(in->given[i].st);
+	}
+	free(in->given);
 	embedder_close(in->embedder);
 }
 
@@ -279,6 +304,38 @@ static void put_head(struct buf *out, const struct inspection *in)
 		           s->layers_moe, (long long)s->params, (long long)s->weight_bytes);
 }
 
+static void put_given_head(struct buf *out, const struct given_head *g)
+{
+	const struct shape *s = g->m ? &g->m->shape : NULL;
+
+	buf_putc(out, '{');
+	put_text(out, "name", g->name);
+	buf_putc(out, ',');
+	if (!s) {
+		put_text(out, "refused", g->refused.msg);
+		buf_putc(out, '}');
+		return;
+	}
+	put_text(out, "kind", g->m->ops->arch[0]);
+	buf_printf(out, ",\"layers\":%d,\"outputs\":[", s->layers);
+	for (int i = 0; i < s->head.n_tap; i++)
+		buf_printf(out, "%s%d", i ? "," : "", s->head.tap[i]);
+	buf_printf(out, "],\"block\":%d,\"parameters\":%lld,\"bytes\":%lld}", s->head.block ? s->head.guesses : 0,
+	           (long long)s->params, (long long)s->weight_bytes);
+}
+
+static void put_given(struct buf *out, const struct inspection *in)
+{
+	if (!in->n_given)
+		return;
+	buf_puts(out, ",\n\"draft_heads\":[");
+	for (int i = 0; i < in->n_given; i++) {
+		buf_puts(out, i ? "," : "");
+		put_given_head(out, &in->given[i]);
+	}
+	buf_putc(out, ']');
+}
+
 static void put_embedder(struct buf *out, const struct inspection *in)
 {
 	const struct embedder *e = in->embedder;
@@ -363,6 +420,7 @@ void inspection_put_json(const struct inspection *in, bool tensors, struct buf *
 	put_tower(out, in);
 	put_ear(out, in);
 	put_head(out, in);
+	put_given(out, in);
 	put_embedder(out, in);
 	buf_printf(out, ",\n\"parameters\":{\"used\":%lld,\"in_files\":%lld}", (long long)in->model->shape.params,
 	           (long long)in->elements);

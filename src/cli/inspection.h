@@ -44,6 +44,14 @@ struct memory_plan {
 	double together;
 };
 
+/* A draft head in files of its own, given with --draft-model. */
+struct given_head {
+	const char *name;
+	struct store *st;
+	struct model *m;    /* NULL: it cannot be bound */
+	struct err refused; /* why */
+};
+
 enum { MATRIX_KINDS = 64, IGNORED_KINDS = 16 };
 
 struct inspection {
@@ -62,15 +70,17 @@ struct inspection {
 	bool hears;        /* the model has a tower for sounds, or reads them without one */
 	struct err no_ear; /* code: it cannot be bound, and why */
 	struct ear_info ear;
-	struct model *head;        /* the model's own draft head; NULL: it has none */
-	struct err no_head;        /* code: it has one that cannot be bound, and why */
+	struct model *head;       /* the model's own draft head; NULL: it has none */
+	struct err no_head;       /* code: it has one that cannot be bound, and why */
+	struct given_head *given; /* [n_given] */
+	int n_given;
 	struct embedder *embedder; /* of a model made for vectors, scores or labels; NULL: it is not one */
 	struct err no_embedder;    /* code: it is one whose head is not computed, and why */
 	struct memory_plan plan;
 };
 
 /* m and st are borrowed until inspection_free; layer: keys and values of each attention layer.  Looks for a tower of
- * images and a draft head in st, whose tensors are then not told as ignored. */
+ * images and a draft head in st, whose tensors are then not told as ignored, and for the heads that o names. */
 void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
                      const struct kv_pair *layer);
 void inspection_free(struct inspection *in);

@@ -473,6 +473,20 @@ def test_inspect_head():
     assert f"draft head     1 layer, a mixture of experts; " in text and f"({head['parameters']}) parameters" in text, text
 
 
+def test_inspect_given_heads():
+    """Draft heads in files of their own, by --draft-model: what they are, or why they cannot draft."""
+    golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden")
+    model, flash, eagle = (os.path.join(golden, n) for n in ("qwen3_5/mlx-q4", "_draft/dflash2", "_draft/eagle3_speculators"))
+    args = ("inspect", model, "--draft-model", flash, "--draft-model", eagle, "--draft-model", model)
+    text, report = run(*args).stdout, json.loads(run(*args, "--json").stdout)
+    a, b, c = report["draft_heads"]
+    assert (a["kind"], a["layers"], a["outputs"], a["block"]) == ("dflash2", 2, [1, 5], 7), a
+    assert (b["kind"], b["layers"], b["outputs"], b["block"]) == ("eagle3", 1, [1, 3, 4], 0), b
+    assert a["bytes"] > a["parameters"] > 0 and "a whole model and no draft head" in c["refused"], (a, c)
+    assert f"draft head     dflash2, from {flash}: 2 layers over the outputs of layers 1, 5; 7 guesses in one pass\n" in text, text
+    assert f"draft head     refused: {model}: a whole model" in text, text
+
+
 def test_other_folders():
     """A folder that is no model to talk to is told what it is, before what it lacks; of a model only the tokenizer is missed."""
     model = os.path.dirname(bundled)
