@@ -110,6 +110,12 @@ static const struct agent {
 	  "    }\n"
 	  "  }\n"
 	  "}\n" },
+	{ "gemini", ".gemini/settings.json",
+	  "// run it with GOOGLE_GEMINI_BASE_URL=%u GEMINI_API_KEY=%k\n"
+	  "{\n"
+	  "  \"security\": { \"auth\": { \"selectedType\": \"gemini-api-key\" } },\n"
+	  "  \"model\": { \"name\": \"%M\" }\n"
+	  "}\n" },
 	{ "aider", ".aider.conf.yml",
 	  "openai-api-base: \"%V\"\n"
 	  "openai-api-key: \"%K\"\n"

@@ -39,15 +39,18 @@ void opening_end(struct opening *o)
 	free(o);
 }
 
-/* The endpoint that reads bodies sent to a path, which may have a query; NULL: there is none. */
+/* The endpoint that reads bodies sent to a path, which may have a query, or to one below it; NULL: there is none. */
 static const struct endpoint *endpoint_of(const char *path)
 {
 	size_t n = strcspn(path, "?");
 
-	for (const struct route *r = routes; r->path; r++)
-		if (r->post && !r->prefix && r->endpoint->read && r->endpoint->open && strlen(r->path) == n &&
-		    !memcmp(r->path, path, n))
+	for (const struct route *r = routes; r->path; r++) {
+		size_t len = strlen(r->path);
+
+		if (r->post && r->endpoint->read && r->endpoint->open && (r->prefix ? len < n : len == n) &&
+		    !memcmp(r->path, path, len))
 			return r->endpoint;
+	}
 	return NULL;
 }
 

@@ -38,6 +38,12 @@ const struct route routes[] = {
 	  .post = true,
 	  .shape = SHAPE_ANTHROPIC,
 	  .endpoint = &count_tokens_endpoint },
+	/* Google's */
+	{ .path = "/v1beta/models/",
+	  .prefix = true,
+	  .post = true,
+	  .shape = SHAPE_GEMINI,
+	  .endpoint = &gemini_endpoint },
 	/* for base URLs without /v1 */
 	{ .path = "/chat/completions", .post = true, .endpoint = &chat_endpoint },
 	{ .path = "/completions", .post = true, .endpoint = &completions_endpoint },

@@ -90,6 +90,12 @@ def look(name, *args, **more):
         if name == "openclaw":
             assert t["agents"]["defaults"]["model"]["primary"] == provider + "/" + m["id"]
         return p["baseUrl"], m["id"], p["apiKey"], m["contextWindow"]
+    if name == "gemini":
+        line, rest = text.split("\n", 1)
+        e = dict(word.split("=", 1) for word in shlex.split(line)[4:])
+        t = json.loads(rest)
+        assert t["security"]["auth"]["selectedType"] == "gemini-api-key"
+        return e["GOOGLE_GEMINI_BASE_URL"] + "/v1", t["model"]["name"], e["GEMINI_API_KEY"], None
     if name == "continue":
         y = yaml(text)
         return y["apiBase"], y["model"], y["apiKey"], None
@@ -102,7 +108,7 @@ def look(name, *args, **more):
 
 
 agents = dict(line.split(None, 1) for line in run().splitlines())
-assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "aider", "cline"], agents
+assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "gemini", "aider", "cline"], agents
 for name in agents:
     for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"1'], {}, "bare", 32768),
                                        ([], {"WEFT_API_KEY": "k2"}, "first", 4096)):

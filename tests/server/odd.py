@@ -104,6 +104,21 @@ def bodies():
         "role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "lima"}}}]},
         {"role": "tool", "tool_name": "weather", "content": "rain"}])
     yield "/api/generate", dict(ollama, prompt="x", system="s", suffix="", raw=False, template="", context=[], images=[])
+    yield "/v1beta/models/default:generateContent", {
+        "contents": [{"role": "user", "parts": [{"text": "x"}, {"text": "y"}]},
+                     {"role": "model", "parts": [{"text": "hm", "thought": True}, {"functionCall": {"id": "c", "name": "f", "args": {"a": 1}}}]},
+                     {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "r"}, "parts": []}}]}],
+        "systemInstruction": {"parts": [{"text": "s"}]}, "safetySettings": [], "labels": {}, "cachedContent": "",
+        "tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parameters": {"type": "OBJECT", "required": ["a"], "properties": {
+            "a": {"type": "INTEGER", "nullable": True, "minimum": 1}, "b": {"type": "ARRAY", "items": {"type": "STRING"}, "maxItems": "3"}}}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"temperature": 0.5, "topP": 0.9, "topK": 5, "maxOutputTokens": 2, "stopSequences": ["x"], "candidateCount": 1, "seed": 1,
+                             "presencePenalty": 0, "frequencyPenalty": 0, "responseMimeType": "text/plain", "responseLogprobs": False,
+                             "responseModalities": ["TEXT"], "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 1}}}
+    yield "/v1beta/models/default:streamGenerateContent?alt=sse", {
+        "contents": [{"parts": [{"text": "x"}]}], "generationConfig": {"maxOutputTokens": 2, "responseMimeType": "application/json", "responseSchema": {
+            "type": "OBJECT", "properties": {"a": {"anyOf": [{"type": "STRING"}, {"type": "NUMBER"}]}}}}}
+    yield "/v1beta/models/default:countTokens", {"contents": [{"parts": [{"text": "x"}]}]}
     yield "/api/show", {"model": "default", "verbose": False}
     yield "/api/embed", {"model": "default", "input": ["x", "y"], "truncate": False, "dimensions": 4, "options": {}}
     yield "/api/embeddings", {"model": "default", "prompt": "x"}

@@ -29,6 +29,7 @@ class Doors(unittest.TestCase):
         s = self.serve(api_key="sesame")
         for headers, status in (({"x-api-key": "sesame"}, 200), ({"x-api-key": "sesam"}, 401), ({"x-api-key": ""}, 401),
                                 ({"api-key": "sesame"}, 200), ({"api-key": "sesam"}, 401),      # Azure's
+                                ({"x-goog-api-key": "sesame"}, 200), ({"x-goog-api-key": "sesam"}, 401),
                                 ({"x-api-key": "wrong", "Authorization": "Bearer sesame"}, 200),
                                 ({"x-api-key": "Bearer sesame"}, 401)):
             self.assertEqual(s.ask("GET", "/v1/models", headers=headers).status, status, headers)

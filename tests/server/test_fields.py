@@ -31,6 +31,8 @@ INSIDE = ("choice", "include_obfuscation")
 # Errors that name a part of the field, or the field beside it that does not fit.
 NAMED_AS = {"continue_final_message": ("messages",), "images": ("image",)}
 
+GOOGLE = "/v1beta/models/stub:generateContent"
+SAID = {"contents": [{"parts": [{"text": "x"}]}]}
 TALK = {"messages": [{"role": "user", "content": "x"}]}
 # Bodies that are whole without the field; "options" are ollama's, inside of the body.
 WHOLE = {
@@ -39,7 +41,7 @@ WHOLE = {
     "/api/generate raw": {"prompt": "x", "stream": False, "raw": True}, "/api/chat options": dict(TALK, stream=False),
     "/api/generate options raw": {"prompt": "x", "stream": False, "raw": True}, "/api/show": {}, "/api/embed": {"input": "x"}, "/api/embeddings": {"prompt": "x"},
     "/v1/embeddings": {"input": "x"}, "/tokenize": {"prompt": "x"}, "/tokenize chat": TALK, "/detokenize": {"tokens": [1]},
-    "/apply-template": TALK, "/v1/responses/input_tokens": {"input": "x"}, "/v1/messages/count_tokens": TALK,
+    GOOGLE: SAID, GOOGLE + " config": SAID, "/apply-template": TALK, "/v1/responses/input_tokens": {"input": "x"}, "/v1/messages/count_tokens": TALK,
 }
 # The same reader behind another path: tried with one value a field, for the paths might part one day.
 TWINS = ("/v1/responses/input_tokens", "/v1/messages/count_tokens", "/apply-template", "/api/embeddings", "/api/generate options raw")
@@ -77,6 +79,19 @@ fill("-", "truncate_prompt_tokens")
 fill("", "data_1 data_2 embd_normalize embedding_types inputs items max_tokens_per_doc output_dimension parameters prompt_name "
      "queries query raw_scores return_documents return_text task text_1 text_2 texts top_n truncation_direction truncation_side "
      "use_activation")     # of vectors and scores of texts
+fill(STRING, "responseMimeType thinkingLevel")     # of Google's, whose members are fields beside the others
+fill(OBJECT, "labels")
+fill("01.", "topP")
+fill("01-.", "frequencyPenalty presencePenalty")
+fill(INT, "maxOutputTokens topK")
+fill("1", "candidateCount")
+fill("[s", "responseModalities")
+fill("{o", "generationConfig generation_config thinkingConfig")
+fill("e", "cachedContent")
+fill("[", "safetySettings")
+fill("{o", "toolConfig tool_config")
+fill("", "contents enableEnhancedCivicAnswers generateContentRequest includeThoughts mediaResolution responseLogprobs speechConfig systemInstruction "
+     "system_instruction thinkingBudget")
 fill("e", "draft_model grammar template")
 fill("[", "allowed_token_ids bad_words context documents fallbacks functions grammar_triggers image_data images include input_extra logits_processors "
      "lora mcp_servers preserved_tokens response_fields tools")
@@ -84,10 +99,10 @@ fill("{", "chat_template_kwargs context_management diagnostics mm_processor_kwar
 fill("{o", "options")
 fill("[{", "logit_bias")
 fill("[i", "stop_token_ids tokens")
-fill("ez[s", "stop stop_sequences")
+fill("ez[s", "stop stopSequences stop_sequences")
 fill("ez", "guided_regex regex suffix")
 fill("s", "guided_choice")
-fill("t{o", "guided_json json_schema")
+fill("t{o", "guided_json json_schema responseJsonSchema responseSchema")
 fill("e{o", "format")
 fill("", "adapter adapters audio backend_sampling background billing_policy compaction container content continue_final_message conversation "
      "early_stopping ebnf encoding_format fallback_credit_token function_call grammar_lazy guided_grammar guided_whitespace_pattern "
@@ -105,6 +120,7 @@ fill("z", "input")
 ELSEWHERE = {
     **{(path, "logprobs"): "0" for path in (RESPONSES, MESSAGES, "/completion", "/infill")},
     **{(path, name): "" for path in ("/api/chat", "/api/generate", "/api/generate raw", "/api/chat options", "/api/generate options raw") for name in ("logprobs",)},
+    (GOOGLE, "model"): ALL, (GOOGLE, "stream"): ALL, (GOOGLE + " config", "logprobs"): "0",     # the path says the first two
     (RESPONSES, "context_management"): "[", (MESSAGES, "system"): "ez[", ("/api/show", "template"): "ez",
     (COMPLETIONS, "logprobs"): "01", (COMPLETIONS, "prompt_logprobs"): "01", (RESPONSES, "top_logprobs"): "01",
     (COMPLETIONS, "add_special_tokens"): "t", (CHAT, "add_special_tokens"): "", (CHAT, "echo"): "", (CHAT, "suffix"): "e",
@@ -149,8 +165,15 @@ NESTED = [
     ("/api/chat", {"stream": False, "messages": [
         {"role": "user", "content": "x", "images": []}, {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [
             {"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "tool_name": "f", "content": "z"}], "tools": [TOOL]}),
+    (GOOGLE, {"systemInstruction": {"role": "user", "parts": [{"text": "s"}]}, "contents": [
+        {"role": "user", "parts": [{"text": "x"}]},
+        {"role": "model", "parts": [{"text": "hm", "thought": True, "thoughtSignature": "s"}, {"functionCall": {"id": "c", "name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {}, "parts": [{"text": "y"}]}}]}],
+        "tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parameters": {"type": "OBJECT", "properties": {}}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"maxOutputTokens": 2, "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 2}}}),
 ]
-OPEN = ("parameters", "input_schema", "schema", "json", "arguments", "input")
+OPEN = ("parameters", "args", "response", "input_schema", "schema", "json", "arguments", "input")
 # Members that take more than values like their own.
 ALSO = {"arguments": OBJECT + STRING + "[", "content": STRING + "[", "output": STRING + ARRAY + OBJECT, "name": STRING, "stop": STRING + ARRAY,
         "schema": OBJECT + BOOL, "json": OBJECT + BOOL, "parameters": OBJECT, "input_schema": OBJECT, "input": OBJECT, "description": STRING, "text": STRING,
@@ -198,6 +221,8 @@ def body_with(path, name, value):
     body = copy.deepcopy(WHOLE[path])
     if "options" in path:
         body["options"] = {name: value}
+    elif "config" in path:
+        body["generationConfig"] = {name: value}
     else:
         body[name] = value
     if name == "stream_options":

@@ -436,6 +436,105 @@ class Embeddings(SharedStub):
         self.assertEqual((r.status, len(r.json()["data"]), r.headers["x-weft-warning"]), (200, 1, "unknown fields: stream, n"))
 
 
+def google(text, **config):
+    return {"contents": [{"role": "user", "parts": [{"text": text}]}], "generationConfig": config}
+
+
+class Google(SharedStub):
+    URL = "/v1beta/models/stub:"
+    STREAM = URL + "streamGenerateContent?alt=sse"
+
+    def parts(self, r):
+        """The parts of a stream, taken apart by the expression that Google's client for JavaScript has."""
+        text, parts = r.text() if not isinstance(r, str) else r, []
+        while m := re.match(r"\s*data: (.*)(?:\n\n|\r\r|\r\n\r\n)", text):
+            parts.append(json.loads(m[1]))
+            text = text[m.end():]
+        self.assertEqual(text.strip(), "")
+        return parts
+
+    def test_answer(self):
+        body = google("ab", maxOutputTokens=4, temperature=0, topK=1, seed=1)
+        r = self.s.post(self.URL + "generateContent", body)
+        self.assertNotIn("x-weft-warning", r.headers)
+        whole = r.json()
+        (c,) = whole["candidates"]
+        chat = self.s.post(CHAT, user("ab", max_tokens=4, temperature=0, seed=1)).json()
+        self.assertEqual(c["content"], {"parts": [{"text": chat["choices"][0]["message"]["content"]}], "role": "model"})
+        u = whole["usageMetadata"]
+        self.assertEqual((c["finishReason"], u["promptTokenCount"], u["candidatesTokenCount"], u["totalTokenCount"], whole["modelVersion"]),
+                         ("MAX_TOKENS", chat["usage"]["prompt_tokens"], 4, chat["usage"]["total_tokens"], "stub"))
+        parts = self.parts(self.s.post(self.STREAM, body))
+        self.assertEqual("".join(p["candidates"][0]["content"]["parts"][0]["text"] for p in parts), c["content"]["parts"][0]["text"])
+        self.assertEqual([p["candidates"][0].get("finishReason") for p in parts], [None] * (len(parts) - 1) + ["MAX_TOKENS"])
+        self.assertEqual(parts[-1]["usageMetadata"], u)
+        self.assertEqual(self.s.post(self.URL + "countTokens", google("ab")).json(), {"totalTokens": u["promptTokenCount"]})
+
+    def test_thoughts(self):
+        for told, want in ((True, [{"text": "hm", "thought": True}, {"text": "yes"}]), (False, [{"text": "yes"}])):
+            body = google("hm</think>yes", thinkingConfig={"includeThoughts": told, "thinkingLevel": "HIGH"}, maxOutputTokens=9)
+            r = self.s.post(self.URL + "generateContent", body).json()
+            self.assertEqual([dict(p, text=p["text"][:3]) for p in r["candidates"][0]["content"]["parts"]], want)
+            u = r["usageMetadata"]
+            self.assertEqual(u["promptTokenCount"] + u["thoughtsTokenCount"] + u["candidatesTokenCount"], u["totalTokenCount"])
+            self.assertGreater(u["thoughtsTokenCount"], 0)
+
+    def test_calls(self):
+        s = stub(says="<tool_call>")
+        self.addCleanup(s.close)
+        said = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+        schema = {"type": "OBJECT", "properties": {"a": {"type": "INTEGER", "nullable": True, "maxLength": "3"}}, "propertyOrdering": ["a"]}
+        body = dict(google(said, maxOutputTokens=40), tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}, {"googleSearch": {}}])
+        r = s.post(self.STREAM, body)
+        self.assertEqual(r.headers["x-weft-warning"], "tools left out: googleSearch")
+        calls = [p["functionCall"] for e in self.parts(r) for p in e["candidates"][0]["content"]["parts"] if "functionCall" in p]
+        self.assertEqual((calls[0]["name"], calls[0]["args"]), ("f", {"a": 1}))
+        self.assertTrue(calls[0]["id"])
+        # What comes back, with ids and without; results are a tool's messages between the user's.
+        for call, result in ((calls[0], {"id": calls[0]["id"]}), ({"name": "f", "args": {"a": 1}}, {})):
+            for response, text in (({"output": "n2"}, "n2"), ({"error": "n2"}, "n2!"), ({"b": 2}, '{"b":2}')):
+                contents = [{"parts": [{"text": "n1"}]}, {"role": "model", "parts": [{"functionCall": call, "thoughtSignature": "x"}]},
+                            {"role": "user", "parts": [{"functionResponse": dict(result, name="f", response=response)}, {"text": "n3"}]}]
+                r = s.post(self.URL + "generateContent", {"contents": contents, "systemInstruction": {"parts": [{"text": "S"}]},
+                                                          "generationConfig": {"maxOutputTokens": 30}})
+                self.assertEqual(r.status, 200, r.text())
+                self.assertTrue(r.json()["candidates"][0]["content"]["parts"][0]["text"].startswith("Sn1" + text + "n3"), r.text())
+
+    def test_quiet(self):
+        """What keeps a stream alive leaves it readable to the client, which knows no comments."""
+        s = stub(keep_alive_ms=10)
+        self.addCleanup(s.close)
+        c = s.connect()
+        c.request("POST", self.STREAM, google("say prefill"))
+        head = c.until(b"\r\n\r\n")
+        for _ in range(3):
+            head += c.until(b"\n\r\n")
+        c.close()
+        self.assertNotIn(b":", head.split(b"\r\n\r\n", 1)[1])
+
+    def test_errors(self):
+        for method, body, status, words in (
+                ("generateContent", {}, 400, "contents must be an array"), ("generateContent", [], 400, "must be an object"),
+                ("streamGenerateContent", google("x"), 400, "?alt=sse"), ("embedContent", google("x"), 404, ":countTokens"),
+                ("generateContent", google("x", topP=7), 400, "generationConfig.topP"), ("generateContent", google("x", logprobs=2), 400, "logprobs"),
+                ("generateContent", {"contents": [{"parts": [{"text": 5}]}]}, 400, "contents[0].parts[0].text"),
+                ("generateContent", {"contents": [{"parts": [{"executableCode": {}}]}]}, 400, "contents[0].parts[0]"),
+                ("generateContent", {"contents": [{"parts": [{"inlineData": {"mimeType": "application/pdf", "data": ""}}]}]}, 400, "images and sounds"),
+                ("generateContent", dict(google("x"), tools=5), 400, "tools"), ("generateContent", google("say fail"), 500, "stub"),
+                ("generateContent", dict(google("x"), toolConfig={"functionCallingConfig": {"mode": "SOME"}}), 400, "AUTO, ANY")):
+            with self.subTest(method=method, body=body):
+                r = self.s.post(self.URL + method, body)
+                e = r.json()["error"]
+                self.assertEqual((r.status, e["code"]), (status, status), e)
+                self.assertIn(words, e["message"])
+        self.assertEqual(self.s.post(self.URL + "generateContent", google("x", topP=7)).json()["error"]["status"], "INVALID_ARGUMENT")
+        # The path names the model, whatever the body says.
+        r = self.s.post("/v1beta/models/other:generateContent", dict(google("x"), model="stub"))
+        self.assertEqual((r.status, r.json()["error"]["status"]), (404, "NOT_FOUND"))
+        self.assertEqual(self.s.post("/v1beta/other", {}).json()["error"]["status"], "NOT_FOUND")
+        self.assertIn("stub", self.parts(self.s.post(self.STREAM, google("say fail")))[-1]["error"]["message"])
+
+
 class Ollama(SharedStub):
     def test_chat(self):
         body = user("ab", model="stub:latest", keep_alive="5m", options={"num_predict": 4, "num_ctx": 4096, "temperature": 0, "seed": 1})

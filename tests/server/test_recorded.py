@@ -1,6 +1,6 @@
 """Requests in the shape in which coding agents and chat programs send them, rebuilt from what users reported, with content of our own; and in recorded/
 those that the programs themselves sent when they were run against a server (Claude Code 2.1.197, Codex 0.169, opencode 1.18.33, Cline 3.0.65,
-Continue's CLI 1.5.47, Qwen Code 0.24.4, pi 0.73.1, Kilo Code's CLI 7.7.7, OpenClaw 2026.9.6,
+Continue's CLI 1.5.47, Qwen Code 0.24.4, Gemini CLI 0.61.0, pi 0.73.1, Kilo Code's CLI 7.7.7, OpenClaw 2026.9.6,
 LangChain.js 1.5 by four APIs: a turn with the result of a tool), texts, ids and descriptions replaced: each is answered with nothing but a base URL, a key and any model's name.
 Run as: test_recorded.py STUB_SERVER TOKENIZER.JSON"""
 import json
@@ -139,7 +139,9 @@ class Recorded(unittest.TestCase):
                 r = self.post(asked["path"], asked["body"], {k: v for k, v in asked["headers"].items() if k.lower() != "content-type"})
                 text = r.text()
                 self.assertNotIn('"error":{', text)
-                if asked["body"]["stream"]:
+                if asked["path"].startswith("/v1beta/"):
+                    self.assertIn('"finishReason":', text.split("data: ")[-1])
+                elif asked["body"]["stream"]:
                     ollama = asked["path"].startswith("/api/")
                     self.assertIn("application/x-ndjson" if ollama else "text/event-stream", r.headers["content-type"])
                     ends = ('"done":true',) if ollama else ("[DONE]", "message_stop", "response.completed", "response.incomplete")

@@ -352,14 +352,14 @@ static void send_events(struct generation *g, const struct buf *out)
  * while a request waits or a long prompt is computed. */
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
-	static const char comment[] = ": keep-alive\n\n";
 	struct generation *g = arg;
+	const char *sign = g->endpoint->stream_type ? g->endpoint->keep_alive : ": keep-alive\n\n";
 
 	server_turn(g->x->srv);
 	(void)fd;
 	(void)what;
 	if (!g->sent && conn_has_room(g->x->conn))
-		conn_stream(g->x->conn, comment, sizeof comment - 1);
+		conn_stream(g->x->conn, sign, strlen(sign));
 	g->sent = false;
 }
 
@@ -368,8 +368,7 @@ static void keep_alive(struct generation *g)
 	int ms = g->x->srv->opts.keep_alive_ms;
 	struct timeval every = { ms / 1000, ms % 1000 * 1000 };
 
-	/* Other streams have no comments. */
-	if (!ms || g->endpoint->stream_type)
+	if (!ms || (g->endpoint->stream_type && !g->endpoint->keep_alive))
 		return;
 	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
 	if (!g->tick)

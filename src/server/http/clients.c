@@ -171,7 +171,8 @@ int clients_admit(const struct clients *c, const struct http *h, int *key)
 {
 	struct http_slice bearer = http_field(h, "authorization");
 	struct http_slice other = http_field(h, "x-api-key"),
-			  azure = http_field(h, "api-key"); /* as Anthropic's, Azure's clients send it */
+			  azure = http_field(h, "api-key"), /* as Anthropic's, Azure's and Google's clients send it */
+		google = http_field(h, "x-goog-api-key");
 
 	*key = NO_KEY;
 	if (!c->n)
@@ -183,7 +184,8 @@ int clients_admit(const struct clients *c, const struct http *h, int *key)
 	for (int i = 0; i < c->n; i++) /* all of them: the time tells nothing */
 		if (c->key[i].secret && ((bearer.p && same_secret(bearer, c->key[i].secret)) ||
 		                         (other.p && same_secret(other, c->key[i].secret)) ||
-		                         (azure.p && same_secret(azure, c->key[i].secret))))
+		                         (azure.p && same_secret(azure, c->key[i].secret)) ||
+		                         (google.p && same_secret(google, c->key[i].secret))))
 			*key = i;
 	return *key == NO_KEY ? E_ARG : 0;
 }

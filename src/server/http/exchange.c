@@ -91,6 +91,8 @@ static enum error_shape shape_of(struct http_slice path)
 {
 	if (begins(path, "/v1/messages/"))
 		return SHAPE_ANTHROPIC;
+	if (begins(path, "/v1beta/"))
+		return SHAPE_GEMINI;
 	return begins(path, "/api/") ? SHAPE_OLLAMA : SHAPE_OPENAI;
 }
 
@@ -129,7 +131,8 @@ const struct route *exchange_route(struct server *s, const struct http *h, struc
 		if (!r->open && clients_admit(&s->clients, h, &key)) {
 			problem_set(
 				p, 401, "invalid_api_key", NULL,
-				"this server wants its API key: Authorization: Bearer KEY, x-api-key: KEY, or api-key: KEY");
+				"this server wants its API key: Authorization: Bearer KEY, x-api-key: KEY, api-key: KEY or "
+				"x-goog-api-key: KEY");
 			p->shape = shape;
 			return NULL;
 		}

@@ -55,6 +55,8 @@ struct endpoint {
 
 	const char *id_prefix;
 	const char *stream_type; /* of its streams; NULL: text/event-stream */
+	/* What keeps a quiet stream alive where stream_type is set; NULL: nothing.  Without stream_type it is a comment. */
+	const char *keep_alive;
 	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
 	bool takes_texts;        /* it makes vectors or scores of texts, and no text (api/texts.h) */
 	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */

@@ -61,8 +61,31 @@ static void put_anthropic(struct buf *b, const struct problem *p)
 	buf_puts(b, "}}");
 }
 
+/* Google's API has a name for each status. */
+static void put_google(struct buf *b, const struct problem *p)
+{
+	static const struct {
+		int status;
+		const char *name;
+	} names[] = { { 401, "UNAUTHENTICATED" },    { 403, "PERMISSION_DENIED" }, { 404, "NOT_FOUND" },
+		      { 429, "RESOURCE_EXHAUSTED" }, { 499, "CANCELLED" },         { 501, "UNIMPLEMENTED" },
+		      { 503, "UNAVAILABLE" },        { 504, "DEADLINE_EXCEEDED" } };
+	const char *name = p->status < 500 ? "INVALID_ARGUMENT" : "INTERNAL";
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (names[i].status == p->status)
+			name = names[i].name;
+	buf_printf(b, "{\"error\":{\"code\":%d,\"message\":", p->status);
+	json_put_cstr(b, p->message);
+	buf_printf(b, ",\"status\":\"%s\"}}", name);
+}
+
 void problem_put(struct buf *b, const struct problem *p)
 {
+	if (p->shape == SHAPE_GEMINI) {
+		put_google(b, p);
+		return;
+	}
 	if (p->shape == SHAPE_ANTHROPIC) {
 		put_anthropic(b, p);
 		return;

@@ -6,8 +6,9 @@
 
 #include "base/buf.h"
 
-/* How errors are written: as the OpenAI API does, as Anthropic's does, {"error": MESSAGE} as ollama, or the same with an error_type as TEI. */
-enum error_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC, SHAPE_OLLAMA, SHAPE_TEI };
+/* How errors are written: as the OpenAI API does, as Anthropic's does, {"error": MESSAGE} as ollama, the same with an error_type as TEI,
+ * or {"error": {"code", "message", "status"}} as Google. */
+enum error_shape { SHAPE_OPENAI, SHAPE_ANTHROPIC, SHAPE_OLLAMA, SHAPE_TEI, SHAPE_GEMINI };
 
 struct problem {
 	int status;              /* HTTP; 0: no problem */
