@@ -1,5 +1,5 @@
 /* Any bytes as the header of a GGUF model behind which a pattern stands in the place of tensors: refused in a line, or a model that
- * is bound and run (trial.h). */
+ * is bound and run (trial.h), or a draft head that is bound. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "model/model.h"
+#include "store/store.h"
 #include "trial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,6 +27,26 @@ static void put(int fd, const uint8_t *p, size_t n, size_t at)
 {
 	if (pwrite(fd, p, n, (off_t)at) != (ssize_t)n)
 		abort();
+}
+
+static void try_head(const char *path)
+{
+	static struct store *target_st;
+	static struct model *target;
+	struct store *st = NULL;
+	struct model *head = NULL;
+	struct err err = { 0 };
+	int rc;
+
+	if (!target &&
+	    (store_open(&target_st, WEFT_TREE_GOLDEN "/qwen3_5/mlx-q4", &err) || model_bind(&target, target_st, &err)))
+		abort();
+	rc = store_open(&st, path, &err);
+	if (!rc && model_only_head(st))
+		rc = model_bind_head(&head, target, st, &err);
+	trial_refusal(rc, &err);
+	model_close(head);
+	store_close(st);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -45,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put(fd, data, size, 0);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	trial_model(path);
+	try_head(path);
 	put(fd, tensors, size, 0);
 	return 0;
 }
