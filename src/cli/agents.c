@@ -116,6 +116,11 @@ static const struct agent {
 	  "  \"security\": { \"auth\": { \"selectedType\": \"gemini-api-key\" } },\n"
 	  "  \"model\": { \"name\": \"%M\" }\n"
 	  "}\n" },
+	{ "crush", ".config/crush/crushrc",
+	  "provider add weft --name weft --type openai-compat --base-url %v --api-key %k\n"
+	  "model add weft/%m --name %m --context-window %C --default-max-tokens %O\n"
+	  "model large weft/%m\n"
+	  "model small weft/%m\n" },
 	{ "aider", ".aider.conf.yml",
 	  "openai-api-base: \"%V\"\n"
 	  "openai-api-key: \"%K\"\n"

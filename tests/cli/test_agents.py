@@ -90,6 +90,14 @@ def look(name, *args, **more):
         if name == "openclaw":
             assert t["agents"]["defaults"]["model"]["primary"] == provider + "/" + m["id"]
         return p["baseUrl"], m["id"], p["apiKey"], m["contextWindow"]
+    if name == "crush":
+        add, model, *slots = [shlex.split(line) for line in text.splitlines()]
+        flags, limits = (dict(zip(words[3::2], words[4::2])) for words in (add, model))
+        assert add[:3] == ["provider", "add", "weft"] and flags["--type"] == "openai-compat"
+        assert model[:2] == ["model", "add"] and slots == [["model", slot, model[2]] for slot in ("large", "small")]
+        assert int(limits["--default-max-tokens"]) == int(limits["--context-window"]) // 4
+        assert model[2] == "weft/" + limits["--name"]
+        return flags["--base-url"], limits["--name"], flags["--api-key"], int(limits["--context-window"])
     if name == "gemini":
         line, rest = text.split("\n", 1)
         e = dict(word.split("=", 1) for word in shlex.split(line)[4:])
@@ -108,7 +116,7 @@ def look(name, *args, **more):
 
 
 agents = dict(line.split(None, 1) for line in run().splitlines())
-assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "gemini", "aider", "cline"], agents
+assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "gemini", "crush", "aider", "cline"], agents
 for name in agents:
     for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"1'], {}, "bare", 32768),
                                        ([], {"WEFT_API_KEY": "k2"}, "first", 4096)):
