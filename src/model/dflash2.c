@@ -78,27 +78,47 @@ size_t selector_floats(const struct selector *s)
 	return 2 * work_floats_of(1 + s->top, s->before.cols) + work_floats_of(1, s->before.cols);
 }
 
+/* Is one of x[n] above `least`? */
+static bool some_above(const float *x, int n, float least)
+{
+	int some = 0;
+
+	for (int i = 0; i < n; i++)
+		some |= x[i] > least;
+	return some;
+}
+
+/* Adds token t to the n best, which are in order. */
+static void put_token(struct selector *s, int n, int32_t t, float logit)
+{
+	int at = n;
+
+	for (; at > 0 && logit > s->score[at - 1]; at--) {
+		s->score[at] = s->score[at - 1];
+		s->tok[1 + at] = s->tok[at];
+	}
+	s->score[at] = logit;
+	s->tok[1 + at] = t;
+}
+
 /* The best tokens, best first, of equal logits the lower first, to tok[1 + i], and their logits to score[i]; returns how many.
  * A NaN is none of them. */
 static int best_tokens(struct selector *s, const float *logits)
 {
-	int n = 0;
+	enum { RUN = 64 }; /* most hold none of the best, and are passed over with a few instructions */
+	int n = 0, vocab = s->before.rows;
 
-	for (int t = 0; t < s->before.rows; t++) {
-		int at = n;
+	for (int run = 0; run < vocab; run += RUN) {
+		int end = run + RUN < vocab ? run + RUN : vocab;
 
-		if (!(n < s->top || logits[t] > s->score[n - 1]) || logits[t] != logits[t])
+		if (n == s->top && !some_above(logits + run, end - run, s->score[n - 1]))
 			continue;
-		if (n < s->top)
-			n++;
-		else
-			at--;
-		for (; at > 0 && logits[t] > s->score[at - 1]; at--) {
-			s->score[at] = s->score[at - 1];
-			s->tok[1 + at] = s->tok[at];
+		for (int t = run; t < end; t++) {
+			if (n < s->top && logits[t] == logits[t])
+				put_token(s, n++, t, logits[t]);
+			else if (n == s->top && logits[t] > s->score[n - 1])
+				put_token(s, n - 1, t, logits[t]);
 		}
-		s->score[at] = logits[t];
-		s->tok[1 + at] = t;
 	}
 	return n;
 }
