@@ -107,23 +107,27 @@ static void bind_gate_up(struct binder *b, struct ffn *f, const struct ffn_form 
 	bind_weight(b, &f->up, m->inner, f->hidden, "layers.%d.%s.%s", layer, at, proj[1]);
 }
 
-/* xIELU's numbers, which are tensors of a layer: two of them behind a softplus; beta is part of the second. */
-static void bind_xielu(struct binder *b, struct activation *act, const char *at, int layer)
+/* The two alphas of xIELU come out of a softplus; beta is part of the second. */
+static void bind_xielu(struct binder *b, struct activation *act, const struct ffn_form *m, const char *at, int layer)
 {
-	const float *p = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.alpha_p", layer, at);
-	const float *n = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.alpha_n", layer, at);
-	const float *beta = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.beta", layer, at);
-	const float *eps = bind_floats(b, 1, 0, "layers.%d.%s.act_fn.eps", layer, at);
+	static const char *const names[4] = { "alpha_p", "alpha_n", "beta", "eps" };
+	float v[4] = { 0 };
 
-	if (b->code)
-		return;
+	for (int i = 0; i < 4; i++) {
+		const float *t = m->xielu ? &m->xielu[layer][i] :
+		                            bind_floats(b, 1, 0, "layers.%d.%s.act_fn.%s", layer, at, names[i]);
+
+		if (b->code)
+			return;
+		v[i] = *t;
+	}
 	/* Numbers between eps and 0 count as eps, which is less than a rounding of the products makes. */
-	if (!(*eps <= 0 && *eps >= -1e-5f))
+	if (!(v[3] <= 0 && v[3] >= -1e-5f))
 		b->code = err_set(b->err, E_UNSUPPORTED, "%s: layer %d: xIELU's eps is %g; from -1e-5 to 0 is done",
-		                  b->st->dir, layer, (double)*eps);
-	act->alpha = (float)log1p(exp((double)*p));
-	act->limit = (float)((double)*beta + log1p(exp((double)*n)));
-	act->beta = *beta;
+		                  b->st->dir, layer, (double)v[3]);
+	act->alpha = (float)log1p(exp((double)v[0]));
+	act->limit = (float)((double)v[2] + log1p(exp((double)v[1])));
+	act->beta = v[2];
 }
 
 void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ffn_form *m, int layer)
@@ -134,7 +138,7 @@ void ffn_bind_dense(struct binder *b, struct ffn *f, int hidden, const struct ff
 	f->hidden = hidden;
 	f->act = m->act;
 	if (m->act.kind == ACT_XIELU)
-		bind_xielu(b, &f->act, at, layer);
+		bind_xielu(b, &f->act, m, at, layer);
 	bind_gate_up(b, f, m, at, proj, layer);
 	bind_weight(b, &f->down, hidden, m->inner, "layers.%d.%s.%s", layer, at, proj[2]);
 	if (!m->bias)

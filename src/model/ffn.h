@@ -24,6 +24,8 @@ struct ffn_form {
 	bool fused;          /* gate_up_proj in place of gate_proj and up_proj: gate rows, then up rows */
 	const char *at;      /* "mlp" */
 	const char *proj[3]; /* "gate_proj", "up_proj", "down_proj"; all or none */
+	/* alpha_p, alpha_n, beta and eps of xIELU by layer; NULL: they are tensors of the layers */
+	const float (*xielu)[4];
 };
 
 struct moe_form {

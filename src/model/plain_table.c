@@ -229,6 +229,7 @@ static void read_ling(struct plain_plan *p, struct decoder *d, struct conf *c)
 	struct moe_form *m = &p->all.moe;
 
 	p->all.attn.norms = conf_bool_or(c, "use_qk_norm", false);
+	p->all.attn.fused = !conf_bool_or(c, "qkv_apart", false); /* as in GGUF files of Ling 1 */
 	if (!strcmp(conf_str_or(c, "score_function", "softmax"), "sigmoid")) {
 		m->route = ROUTE_SIGMOID;
 		if (conf_bool_or(c, "moe_router_enable_expert_bias", true))
@@ -246,13 +247,6 @@ static void read_rounds(struct plain_plan *p, struct decoder *d, struct conf *c)
 	if (!c->code && (p->all.moe.top_k != 2 || p->all.moe.experts < 2))
 		conf_fail(c, E_UNSUPPORTED, "num_experts_per_tok: %d of %d; 2 of two and more are done",
 		          p->all.moe.top_k, p->all.moe.experts);
-}
-
-static void read_apertus(struct plain_plan *p, struct decoder *d, struct conf *c)
-{
-	p->all.attn.norms = conf_bool_or(c, "qk_norm", true);
-	if (conf_bool_or(c, "post_norm", false))
-		conf_fail(c, E_UNSUPPORTED, "post_norm: true is not done by this version");
 }
 
 /* A list of 0 and 1 by layer. */
@@ -313,6 +307,23 @@ static double by_layer(struct conf *c, const char *key, int i, double dflt)
 	else if (json_kind(entry) != JSON_NULL && (json_to_double(entry, &v) || !isfinite(v)))
 		conf_fail(c, E_FORMAT, "%s: entry %d is %.40s, not a number", key, i, conf_entry(entry));
 	return v;
+}
+
+/* GGUF files have xIELU's numbers in their metadata, from which these lists by layer are. */
+static void read_apertus(struct plain_plan *p, struct decoder *d, struct conf *c)
+{
+	static const char *const keys[4] = { "xielu_alpha_p", "xielu_alpha_n", "xielu_beta", "xielu_eps" };
+	float(*xielu)[4];
+
+	p->all.attn.norms = conf_bool_or(c, "qk_norm", true);
+	if (conf_bool_or(c, "post_norm", false))
+		conf_fail(c, E_UNSUPPORTED, "post_norm: true is not done by this version");
+	if (!conf_get(c, keys[0]))
+		return;
+	p->all.ffn.xielu = xielu = arena_alloc(&d->m.arena, (size_t)d->m.shape.layers * sizeof *xielu);
+	for (int i = 0; i < d->m.shape.layers; i++)
+		for (int k = 0; k < 4; k++)
+			xielu[i][k] = (float)by_layer(c, keys[k], i, 0);
 }
 
 /* Is entry i of the list that name? */
@@ -755,7 +766,8 @@ static const struct plain rows[] = {
 	               .groups = "n_group",
 	               .shared_count = "n_shared_experts" },
 	  .more = read_mimo,
-	  .ignore = "model.mtp." },
+	  .ignore = "model.mtp.",
+	  .heads_behind = true },
 	/* Gates of heads; layers with a window have more heads; what SiLU gives is limited, and by how much goes by layer. */
 	{ .type = "step3p5",
 	  .lack = { .eps = 1e-5 },

@@ -55,7 +55,7 @@ class File:
             self.put("tokenizer.ggml.model", tokenizer)
 
     def put(self, key, v):
-        key = key if key.startswith(("general.", "tokenizer.")) else self.arch + "." + key
+        key = key if key.startswith(("general.", "tokenizer.", "xielu.")) else self.arch + "." + key
         if isinstance(v, bool):
             value = struct.pack("<I?", 7, v)
         elif isinstance(v, int):
@@ -112,8 +112,9 @@ NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "block_sparse_moe.gate": "ffn_gate_inp"}
 AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+NEXT = {"eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm"}
 SHARED = {"mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
-          "mlp.shared_experts.down_proj": "ffn_down_shexp", "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm",
+          "mlp.shared_experts.down_proj": "ffn_down_shexp", **NEXT,
           "shared_head.norm": "nextn.shared_head_norm", "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens"}
 LATENT = {**SHARED, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
           "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
@@ -135,29 +136,47 @@ OWN = {
     "granitemoe": {"block_sparse_moe.router.layer": "ffn_gate_inp"},
     "afmoe": {**SHARED, **AFTER, "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm", "self_attn.gate_proj": "attn_gate",
               "mlp.router.gate": "ffn_gate_inp"},
+    "mimo2": {"self_attn.attention_sink_bias": "attn_sinks", **NEXT},
+    "step35": {"self_attn.g_proj": "attn_gate", "moe.gate": "ffn_gate_inp", "moe.gate_proj": "ffn_gate_exps", "moe.up_proj": "ffn_up_exps",
+               "moe.down_proj": "ffn_down_exps", "share_expert.gate_proj": "ffn_gate_shexp", "share_expert.up_proj": "ffn_up_shexp",
+               "share_expert.down_proj": "ffn_down_shexp", **NEXT},
+    "llama4": {"feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+               "feed_forward.router": "ffn_gate_inp", "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
+               "feed_forward.shared_expert.up_proj": "ffn_up_shexp", "feed_forward.shared_expert.down_proj": "ffn_down_shexp"},
+    "apertus": {"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+    "mistral4": LATENT,
+    "bailingmoe": {**SHARED, "attention.dense": "attn_output"},
     "mamba": {"norm": "attn_norm", "mixer.in_proj": "ssm_in", "mixer.conv1d": "ssm_conv1d", "mixer.x_proj": "ssm_x", "mixer.dt_proj": "ssm_dt",
               "mixer.out_proj": "ssm_out"},
 }
-ARCH = {"mixtral": "llama", "cohere2_moe": "cohere2moe", "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_dense": "hunyuan-dense",
+ARCH = {"mimo_v2_flash": "mimo2", "step3p5": "step35", "llama4_text": "llama4", "bailing_moe": "bailingmoe",
+        "mixtral": "llama", "cohere2_moe": "cohere2moe", "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_dense": "hunyuan-dense",
         "falcon_mamba": "mamba", "olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
         "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2",
         "deepseek_v32": "deepseek32", "glm_moe_dsa": "glm-dsa"}
 PAIRED = ("smollm3", "granite", "mistral3", "llama", "granitemoe", "arcee")
-TOP = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm", "backbone.embeddings": "token_embd",
+TOP = {"model.embed_tokens": "token_embd", "model.word_embeddings": "token_embd", "lm_head": "output", "model.norm": "output_norm", "backbone.embeddings": "token_embd",
        "backbone.norm_f": "output_norm"}
+
+
+def divisors(rope, base, dim):
+    ctx, low, high, by = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "factor"))
+    out = []
+    for i in range(dim // 2):
+        wave = 2 * np.pi * base ** (2 * i / dim)
+        t = (ctx / wave - low) / (high - low)
+        out.append(1.0 if wave < ctx / high else by if wave > ctx / low else 1 / ((1 - t) / by + t))
+    return out
 
 
 def slowed(f, c, rope, dim):
     """The divisors of Llama 3's scaling, and the two lists of longrope."""
     kind = rope.get("rope_type") or rope.get("type")
-    if kind == "llama3":
-        ctx, low, high, by = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "factor"))
-        out = []
-        for i in range(dim // 2):
-            wave = 2 * np.pi * c["rope_theta"] ** (2 * i / dim)
-            t = (ctx / wave - low) / (high - low)
-            out.append(1.0 if wave < ctx / high else by if wave > ctx / low else 1 / ((1 - t) / by + t))
-        f.add("rope_freqs.weight", out)
+    if kind == "llama3" and f.arch == "step35":
+        whole, half = (divisors(rope, c["rope_theta"][0], n) for n in (dim, dim // 2))
+        f.add("rope_freqs.weight", whole if f.older else half + [1.0] * (dim // 2 - len(half)))
+    elif kind == "llama3":
+        f.add("rope_freqs.weight", divisors(rope, c["rope_theta"], dim))
     if kind == "longrope":
         f.put("rope.scaling.original_context_length", rope["original_max_position_embeddings"])
         f.put("rope.scaling.attn_factor", rope["short_mscale"])
@@ -167,15 +186,17 @@ def slowed(f, c, rope, dim):
 
 def common(f, c):
     dim = c.get("head_dim") or c["hidden_size"] // c.get("num_attention_heads", 1)
-    f.put("block_count", c["num_hidden_layers"] + (0 if f.arch == "ernie4_5-moe" else c.get("num_nextn_predict_layers", 0)))
+    f.put("block_count", c["num_hidden_layers"] + (0 if f.arch == "ernie4_5-moe" else 1 if f.arch == "mimo2" else c.get("num_nextn_predict_layers", 0)))
     f.put("context_length", c.get("max_position_embeddings", 1 << 20))
     f.put("embedding_length", c["hidden_size"])
     if f.arch == "mamba":
         return mamba_keys(f, c)
-    f.put("feed_forward_length", c.get("prefix_dense_intermediate_size") or c["intermediate_size"])
+    f.put("feed_forward_length", c.get("prefix_dense_intermediate_size") or c.get("intermediate_size_mlp") or c["intermediate_size"])
+    if f.arch == "step35":
+        return step_keys(f, c, dim)
     f.put("attention.head_count", c["num_attention_heads"])
-    if c.get("rms_norm_eps"):
-        f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    if c.get("rms_norm_eps") or c.get("layernorm_epsilon"):
+        f.put("attention.layer_norm_rms_epsilon", c.get("rms_norm_eps") or c["layernorm_epsilon"])
     else:
         f.put("attention.layer_norm_epsilon", c["layer_norm_eps"])
     if "kv_lora_rank" in c:
@@ -184,9 +205,11 @@ def common(f, c):
                        ("value_length", latent), ("key_length_mla", c["qk_nope_head_dim"] + dim), ("value_length_mla", c["v_head_dim"])):
             f.put("attention." + key, n)
     else:
-        f.put("attention.head_count_kv", c["num_key_value_heads"])
+        local = c.get("hybrid_layer_pattern")
+        f.put("attention.head_count_kv", ints([c["swa_num_key_value_heads" if i else "num_key_value_heads"] for i in local + [1]]) if local else
+              c["num_key_value_heads"])
         f.put("attention.key_length", dim)
-        f.put("attention.value_length", dim)
+        f.put("attention.value_length", c.get("v_head_dim", dim))
     f.put("vocab_size", c["vocab_size"])
     rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
     base = float(rope.get("rope_theta", c.get("rope_theta")))
@@ -202,6 +225,34 @@ def common(f, c):
         f.put("rope.scaling.yarn_beta_fast", float(rope.get("beta_fast", 32)))
         f.put("rope.scaling.yarn_beta_slow", float(rope.get("beta_slow", 1)))
     return rope
+
+
+def ints(v):
+    return b"".join(struct.pack("<i", n) for n in v)
+
+
+def step_keys(f, c, dim):
+    other = c["attention_other_setting"]
+    local = [t == "sliding_attention" for t in c["layer_types"]]
+    f.put("attention.head_count", ints([(other if i else c)["num_attention_heads"] for i in local]))
+    f.put("attention.head_count_kv", ints([(other if i else c)["num_attention_groups"] for i in local]))
+    f.put("attention.layer_norm_rms_epsilon", c["rms_norm_eps"])
+    f.put("attention.key_length", dim)
+    f.put("attention.value_length", dim)
+    f.put("attention.sliding_window", c["sliding_window"])
+    f.put("attention.sliding_window_pattern", local)
+    f.put("rope.dimension_count", dim)
+    f.put("rope.freq_base", c["rope_theta"][0])
+    f.put("rope.freq_base_swa", c["rope_theta"][1])
+    mixture(f, c, "moe_num_experts", "moe_top_k", "moe_intermediate_size")
+    f.put("expert_shared_feed_forward_length", c["share_expert_dim"])
+    f.put("expert_weights_scale", c["moe_router_scaling_factor"])
+    f.put("expert_weights_norm", c["norm_expert_weight"])
+    f.put("swiglu_clamp_exp", c["swiglu_limits"])
+    f.put("swiglu_clamp_shexp", c["swiglu_limits_shared"])
+    f.put("nextn_predict_layers", c["num_nextn_predict_layers"])
+    slowed(f, c, c["rope_scaling"], dim)
+    return {}
 
 
 def mamba_keys(f, c):
@@ -248,6 +299,23 @@ def common_keys(f, c):
         mixture(f, c, "moe_num_experts", "moe_k", "moe_intermediate_size")
         f.put("interleave_moe_layer_step", c["moe_layer_interval"])
         f.put("leading_dense_block_count", c["moe_layer_start_index"])
+    if f.arch == "mimo2":
+        mixture(f, c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
+        f.put("nextn_predict_layers", 1)
+        f.put("attention.sliding_window", c["sliding_window"])
+        f.put("attention.sliding_window_pattern", ints(c["hybrid_layer_pattern"] + [1]))
+        f.put("attention.value_scale", c["attention_value_scale"])
+        f.put("rope.freq_base_swa", float(c["swa_rope_theta"]))
+        f.put("expert_gating_func", 2)
+    if f.arch == "llama4":
+        mixture(f, c, "num_local_experts", "num_experts_per_tok", "intermediate_size")
+        f.put("interleave_moe_layer_step", c["interleave_moe_layer_step"])
+    if f.arch == "bailingmoe":
+        mixture(f, c, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
+        f.put("leading_dense_block_count", c["first_k_dense_replace"])
+        f.put("expert_shared_count", c["num_shared_experts"])
+        f.put("expert_weights_scale", 1.0)
+        f.put("expert_weights_norm", c["norm_topk_prob"])
     if f.arch == "afmoe":
         mixture(f, c, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
         f.put("leading_dense_block_count", c["num_dense_layers"])
@@ -285,8 +353,8 @@ def keys(f, c):
         f.put("expert_used_count", c["num_experts_per_tok"])
         f.put("expert_feed_forward_length", c["intermediate_size"])
         f.put("expert_gating_func", 2)
-    elif f.arch in ("glm4moe", "deepseek2", "deepseek32", "glm-dsa"):
-        f.put("nextn_predict_layers", c["num_nextn_predict_layers"])
+    elif f.arch in ("glm4moe", "deepseek2", "deepseek32", "glm-dsa", "mistral4"):
+        f.put("nextn_predict_layers", c.get("num_nextn_predict_layers", 0))
         f.put("leading_dense_block_count", c["first_k_dense_replace"])
         f.put("expert_count", c["n_routed_experts"])
         f.put("expert_used_count", c["num_experts_per_tok"])
@@ -296,7 +364,9 @@ def keys(f, c):
         f.put("expert_group_used_count", c["topk_group"])
         f.put("expert_weights_scale", c["routed_scaling_factor"])
         f.put("expert_weights_norm", c["norm_topk_prob"])
-        f.put("expert_gating_func", 2)
+        f.put("expert_gating_func", 1 if f.arch == "mistral4" else 2)
+        if "llama_4_scaling_beta" in rope:
+            f.put("attention.temperature_scale", rope["llama_4_scaling_beta"])
         if "index_topk" in c:
             for key, member in (("head_count", "index_n_heads"), ("key_length", "index_head_dim"), ("top_k", "index_topk")):
                 f.put("attention.indexer." + key, c[member])
@@ -323,12 +393,28 @@ def add_tensor(f, c, layer, rest, v, experts):
         for name, part in halves.items():
             f.add("blk.%d.%s.weight" % (layer, name), part)
         return
+    if rest.startswith("feed_forward.experts."):
+        halves = {"ffn_gate_exps": v[..., :v.shape[2] // 2], "ffn_up_exps": v[..., v.shape[2] // 2:]} if "gate_up" in rest else {"ffn_down_exps": v}
+        for name, part in halves.items():
+            f.add("blk.%d.%s.weight" % (layer, name), part.swapaxes(1, 2))
+        return
+    if rest.startswith("mlp.experts."):
+        f.add("blk.%d.ffn_%s_exps.weight" % (layer, "gate_up" if "gate_up" in rest else "down"), v)
+        return
+    if rest == "attention.query_key_value.weight":
+        q, kv, d = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
+        for name, part in (("q", paired(v[:q * d], q)), ("k", paired(v[q * d:(q + kv) * d], kv)), ("v", v[(q + kv) * d:])):
+            f.add("blk.%d.attn_%s.weight" % (layer, name), part)
+        return
+    if rest.startswith("mlp.act_fn."):
+        f.xielu.setdefault(rest.rpartition(".")[2], []).append(float(v.reshape(-1)[0]))
+        return
     if rest in ("mixer.A_log", "mixer.D"):
         f.add("blk.%d.ssm_%s" % (layer, "d" if rest.endswith("D") else "a"), v if rest.endswith("D") else -np.exp(v))
         return
     if base == "mixer.conv1d" and kind == "weight":
         v = v[:, 0]
-    if rest.endswith(("e_score_correction_bias", "mlp.expert_bias")):
+    if rest.endswith(("e_score_correction_bias", "mlp.expert_bias", "moe.router_bias")):
         f.add("blk.%d.exp_probs_b.bias" % layer, v)
         return
     if f.arch in PAIRED and base in ("self_attn.q_proj", "self_attn.k_proj"):
@@ -338,30 +424,39 @@ def add_tensor(f, c, layer, rest, v, experts):
         f.add("blk.%d.attn_k_b.weight" % layer, v[:, :c["qk_nope_head_dim"]].swapaxes(1, 2))
         f.add("blk.%d.attn_v_b.weight" % layer, v[:, c["qk_nope_head_dim"]:])
         return
+    if rest == "self_attn.attention_sink_bias":
+        base, kind = rest, "weight"
     if base == "mlp.shared_expert_gate":
         v = v.reshape(-1)
     f.add("blk.%d.%s.%s" % (layer, own.get(base) or NAMES[base], kind), v)
 
 
-def convert(folder, path, arch=None):
+def convert(folder, path, arch=None, older=False):
+    """older: as an earlier converter wrote the divisors of Step 3.5's rotation."""
     with open(os.path.join(folder, "config.json")) as at:
         c = json.load(at)
     c = c.get("text_config", c)
     f, experts = File(arch or ARCH.get(c["model_type"], c["model_type"])), {}
+    f.older, f.xielu = older, {}
     keys(f, c)
     if f.arch.endswith(("vl", "vlmoe")):
         f.put("rope.dimension_sections", b"".join(struct.pack("<i", n) for n in (8, 12, 12, 0)))
     for name, v in sorted(all_tensors(folder).items()):
         name = name.replace("language_model.model.", "model.").replace("model.language_model.", "model.").replace("language_model.lm_head", "lm_head")
-        if f.arch in ("gemma", "gemma2") and name.endswith("norm.weight"):
+        if f.arch in ("gemma", "gemma2", "step35") and name.endswith("norm.weight"):
             v = v + 1
         if name.startswith("model.mtp_"):
             continue
+        if name == "lm_head.weight" and c.get("norm_head"):
+            v = v / (np.sqrt((v * v).sum(0)) + 1e-7)
+        name = name.replace("model.mtp.layers.0.", "model.layers.%d." % c["num_hidden_layers"])
         if name.startswith(("model.layers.", "backbone.layers.")):
             _, _, layer, rest = name.split(".", 3)
             add_tensor(f, c, int(layer), rest, v, experts)
         elif name.rpartition(".")[0] in TOP:
             f.add(TOP[name.rpartition(".")[0]] + "." + name.rpartition(".")[2], v)
+    for name, of in f.xielu.items():
+        f.put("xielu." + name, of)
     for name, of in experts.items():
         f.add(name, np.stack([of[e] for e in sorted(of)]))
     f.write(path)
@@ -475,7 +570,11 @@ def logits(weft, model, ids):
 # What a file cannot say is changed in the folder: SmolLM 3's layers without rotation are every fourth, Gemma 2's scores
 # are scaled by the size of a head.
 CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "gemma2": {"query_pre_attn_scalar": 16},
-           "phimoe": {"router_jitter_noise": 0.01}, "falcon_mamba": {"mixer_rms_eps": 1e-5}}
+           "phimoe": {"router_jitter_noise": 0.01}, "falcon_mamba": {"mixer_rms_eps": 1e-5},
+           # other divisors for a whole head's frequencies than for those of a half
+           "step3p5": {"rope_scaling": {"rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 1024, "low_freq_factor": 1.0,
+                                        "high_freq_factor": 32.0}},
+           "llama4_text": {"attention_chunk_size": None, "attn_scale": None, "floor_scale": None}}
 
 
 def folders(tree, shared):
@@ -483,8 +582,8 @@ def folders(tree, shared):
     for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp", "dsa_mtp"):
         yield os.path.join(tree, name, "hf-bf16"), None
     common = ("mixtral", "cohere2", "cohere2_moe", "seed_oss", "exaone4", "exaone4_full", "ernie4_5", "ernie4_5_moe", "olmoe", "granitemoe",
-              "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba", "deepseek_v32")
-    for name, arch in tuple((name, None) for name in common) + (("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
+              "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba", "deepseek_v32", "mimo_v2_flash", "step3p5", "llama4_text", "apertus", "mistral4", "bailing_moe_v1")
+    for name, arch in tuple((name, None) for name in common) + (("step3p5", "step35"), ("olmo3", None), ("ministral3", None), ("minimax_m2", None), ("qwen2", "qwen2vl"), ("qwen3", "qwen3vl"), ("qwen3_moe", "qwen3vlmoe")):
         at = os.path.join(shared, name, "hf-bf16") if shared else ""
         if os.path.isdir(at):
             yield at, arch
@@ -558,7 +657,7 @@ def main():
                 json.dump(c, f)
             with open(ids, "w") as f:
                 json.dump([7 * i * i % 61 + 1 for i in range(60)], f)
-            convert(at, gguf, arch)
+            convert(at, gguf, arch, older=arch == "step35")
             want, why = logits(weft, at, ids)
             got, why_not = logits(weft, gguf, ids)
             worst = abs(want - got).max() if want is not None and got is not None else None

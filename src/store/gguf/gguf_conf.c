@@ -45,6 +45,19 @@ bool gguf_conf_has_tensor(const struct gguf_conf *c, const char *name)
 	return gguf_tensor_info(c->m, name) != NULL;
 }
 
+bool gguf_conf_block_has(const struct gguf_conf *c, int64_t i, const char *tensor)
+{
+	char name[GGUF_NAME_BYTES];
+
+	snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, tensor);
+	return gguf_conf_has_tensor(c, name);
+}
+
+bool gguf_conf_mixture(struct gguf_conf *c, int64_t i)
+{
+	return gguf_conf_block_has(c, i, "ffn_gate_inp.weight");
+}
+
 bool gguf_conf_is_list(const struct gguf_conf *c, const char *key)
 {
 	const struct gguf_value *v = value_of(c, key);
@@ -212,6 +225,36 @@ void gguf_copy_list(struct gguf_conf *c, const char *member, const char *key, in
 	buf_puts(c->out, v->array && !v->n ? "[]" : "]");
 }
 
+void gguf_copy_floats(struct gguf_conf *c, const char *member, const char *key)
+{
+	const struct gguf_value *bare = gguf_find(&c->m->part[0], key), *v = bare ? bare : need(c, key, true);
+
+	if (!v)
+		return;
+	if (v->array && v->n < (uint64_t)(c->m->blocks - c->m->drafts))
+		gguf_conf_fail(c, E_FORMAT, "key %s: has %" PRIu64 " elements, %s.block_count is %" PRId64, v->key,
+		               v->n, c->m->arch->name, c->m->blocks);
+	gguf_put_name(c, member);
+	for (int64_t i = 0; i < c->m->blocks - c->m->drafts && !c->code; i++) {
+		double one = 0;
+
+		c->code = gguf_float(&c->m->part[0], v, v->array ? (uint64_t)i : 0, &one, c->err);
+		if (!c->code && !isfinite(one))
+			gguf_conf_fail(c, E_FORMAT, "key %s: element %" PRId64 " is not a finite number", v->key, i);
+		buf_putc(c->out, i ? ',' : '[');
+		gguf_put_number(c->out, c->code ? 0 : one);
+	}
+	buf_putc(c->out, ']');
+}
+
+float gguf_float_at(const struct gguf_info *t, int64_t i)
+{
+	float f;
+
+	memcpy(&f, t->data + 4 * i, sizeof f);
+	return f;
+}
+
 void gguf_copy_int(struct gguf_conf *c, const char *member, const char *key)
 {
 	int64_t v = gguf_conf_int(c, key, 0);
@@ -265,9 +308,8 @@ static void put_list(struct gguf_conf *c, const char *member, const struct gguf_
 	}
 	gguf_put_name(c, member);
 	for (int64_t i = 0; i < t->count; i++) {
-		float f;
+		float f = gguf_float_at(t, i);
 
-		memcpy(&f, t->data + 4 * i, sizeof f);
 		if (!(f > 0) || !isfinite(f))
 			gguf_conf_fail(c, E_FORMAT, "tensor %s: element %" PRId64 " is %g", t->name, i, (double)f);
 		buf_putc(c->out, i ? ',' : '[');

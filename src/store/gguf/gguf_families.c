@@ -11,13 +11,9 @@
 /* Does some block have the tensor? */
 static bool has_in_some(const struct gguf_conf *c, const char *tensor)
 {
-	char name[GGUF_NAME_BYTES];
-
-	for (int64_t i = 0; i < c->m->blocks; i++) {
-		snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, tensor);
-		if (gguf_conf_has_tensor(c, name))
+	for (int64_t i = 0; i < c->m->blocks; i++)
+		if (gguf_conf_block_has(c, i, tensor))
 			return true;
-	}
 	return false;
 }
 
@@ -45,13 +41,12 @@ static void put_trunk(struct gguf_conf *c, const char *member, const char *key, 
 	buf_putc(c->out, ']');
 }
 
-static void put_types(struct gguf_conf *c, const char *key, const char *yes, const char *no)
+void gguf_put_types(struct gguf_conf *c, const char *key, const char *yes, const char *no)
 {
 	put_trunk(c, "layer_types", key, yes, no);
 }
 
-/* Sizes of attention where its key and value heads are 0 in blocks of another kind. */
-static void put_heads(struct gguf_conf *c, double theta)
+void gguf_put_heads(struct gguf_conf *c, double theta)
 {
 	int64_t heads = gguf_conf_int(c, "attention.head_count", GGUF_NEEDED);
 	int64_t width = gguf_conf_int(c, "embedding_length", GGUF_NEEDED);
@@ -127,6 +122,17 @@ void gguf_config_arcee(struct gguf_conf *c)
 	gguf_put_str(c, "hidden_activation", "relu2");
 }
 
+/* xIELU's numbers are lists by block, whose keys have no architecture before them. */
+void gguf_config_apertus(struct gguf_conf *c)
+{
+	gguf_config_plain(c);
+	gguf_put_str(c, "hidden_activation", "xielu");
+	gguf_copy_floats(c, "xielu_alpha_p", "xielu.alpha_p");
+	gguf_copy_floats(c, "xielu_alpha_n", "xielu.alpha_n");
+	gguf_copy_floats(c, "xielu_beta", "xielu.beta");
+	gguf_copy_floats(c, "xielu_eps", "xielu.eps");
+}
+
 void gguf_config_gemma(struct gguf_conf *c)
 {
 	gguf_config_plain(c);
@@ -172,13 +178,8 @@ static double turning_share(struct gguf_conf *c)
 
 	if (!t || strcmp(t->type->name, "F32"))
 		return 1;
-	for (; n < t->count; n++) {
-		float f;
-
-		memcpy(&f, t->data + 4 * n, sizeof f);
-		if (!(f < 1e20f))
-			break;
-	}
+	while (n < t->count && gguf_float_at(t, n) < 1e20f)
+		n++;
 	return (double)n / (double)t->count;
 }
 
@@ -211,7 +212,7 @@ static void put_gemma4_attention(struct gguf_conf *c)
 	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
 	gguf_put_int(c, "num_kv_shared_layers",
 	             gguf_conf_int(c, "attention.shared_kv_layers", c->m->arch->head ? c->m->blocks : 0));
-	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	gguf_put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
 	put_gemma4_ropes(c);
 }
 
@@ -238,7 +239,7 @@ void gguf_config_gemma4(struct gguf_conf *c)
 void gguf_config_gpt_oss(struct gguf_conf *c)
 {
 	gguf_put_common(c);
-	put_heads(c, 150000);
+	gguf_put_heads(c, 150000);
 	gguf_put_bool(c, "attention_bias", gguf_conf_has_tensor(c, "blk.0.attn_q.bias"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "num_local_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
@@ -248,7 +249,7 @@ void gguf_config_gpt_oss(struct gguf_conf *c)
 
 /* ---- sigmoid routers ---- */
 
-static void put_routed(struct gguf_conf *c)
+void gguf_put_routed(struct gguf_conf *c)
 {
 	gguf_put_int(c, "n_routed_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
@@ -293,8 +294,8 @@ void gguf_config_minimax(struct gguf_conf *c)
 void gguf_config_glm4_moe(struct gguf_conf *c)
 {
 	gguf_put_common(c);
-	put_heads(c, 10000);
-	put_routed(c);
+	gguf_put_heads(c, 10000);
+	gguf_put_routed(c);
 	gguf_put_bool(c, "attention_bias", gguf_conf_has_tensor(c, "blk.0.attn_q.bias"));
 	gguf_put_bool(c, "use_qk_norm", gguf_conf_has_tensor(c, "blk.0.attn_q_norm.weight"));
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
@@ -302,9 +303,7 @@ void gguf_config_glm4_moe(struct gguf_conf *c)
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
-/* The width of shared experts, 0 where there are none: their tensor's, since writers differ in what
- * expert_shared_feed_forward_length counts. */
-static int64_t shared_width(const struct gguf_conf *c)
+int64_t gguf_shared_width(const struct gguf_conf *c)
 {
 	const struct gguf_info *shared = NULL;
 	char name[64];
@@ -319,7 +318,7 @@ static int64_t shared_width(const struct gguf_conf *c)
 /* The width of shared experts as a multiple of `each`, an expert's. */
 static int64_t shared_count(struct gguf_conf *c, int64_t each)
 {
-	int64_t width = shared_width(c);
+	int64_t width = gguf_shared_width(c);
 
 	if (!c->code && (each < 1 || width % each))
 		gguf_conf_fail(c, E_FORMAT, "shared experts are %" PRId64 " wide, experts %" PRId64, width, each);
@@ -351,7 +350,7 @@ void gguf_config_phimoe(struct gguf_conf *c)
 
 void gguf_config_granite_moe(struct gguf_conf *c)
 {
-	if (shared_width(c))
+	if (gguf_shared_width(c))
 		gguf_conf_fail(c, E_UNSUPPORTED,
 		               "key %s.expert_shared_feed_forward_length: shared experts of %s are not done",
 		               c->m->arch->name, c->m->arch->name);
@@ -386,7 +385,7 @@ void gguf_config_afmoe(struct gguf_conf *c)
 
 	gguf_config_plain(c);
 	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
-	put_routed(c);
+	gguf_put_routed(c);
 	gguf_put_float(c, "route_scale", gguf_conf_float(c, "expert_weights_scale", 1));
 	gguf_put_int(c, "num_shared_experts", shared_count(c, inner));
 	gguf_put_int(c, "num_dense_layers", gguf_conf_int(c, "leading_dense_block_count", 0));
@@ -408,10 +407,10 @@ void gguf_config_cohere2_moe(struct gguf_conf *c)
 	int64_t inner = gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED);
 
 	gguf_put_common(c);
-	put_heads(c, 10000);
+	gguf_put_heads(c, 10000);
 	gguf_put_float(c, "logit_scale", gguf_conf_float(c, "logit_scale", (double)NAN));
 	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
-	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	gguf_put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
 	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
 	gguf_put_int(c, "num_experts_per_tok", gguf_conf_int(c, "expert_used_count", GGUF_NEEDED));
 	gguf_put_bool(c, "norm_topk_prob", gguf_conf_bool(c, "expert_weights_norm", true));
@@ -422,15 +421,28 @@ void gguf_config_cohere2_moe(struct gguf_conf *c)
 	gguf_put_str(c, "expert_selection_fn", gguf_conf_int(c, "expert_gating_func", 2) == 2 ? "sigmoid" : "softmax");
 }
 
+/* Ling 1: its head is normalised in the file, and q, k and v are apart. */
+void gguf_config_bailing(struct gguf_conf *c)
+{
+	int64_t inner = gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED);
+
+	gguf_config_plain(c);
+	gguf_put_routed(c);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_int(c, "num_shared_experts", shared_count(c, inner));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+	gguf_put_bool(c, "qkv_apart", true);
+}
+
 /* Ling 2. */
 void gguf_config_bailing2(struct gguf_conf *c)
 {
-	int64_t shared = shared_width(c);
+	int64_t shared = gguf_shared_width(c);
 
 	gguf_put_common(c);
-	put_heads(c, 600000);
+	gguf_put_heads(c, 600000);
 	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
-	put_routed(c);
+	gguf_put_routed(c);
 	gguf_put_str(c, "score_function", gguf_conf_int(c, "expert_gating_func", 2) == 2 ? "sigmoid" : "softmax");
 	gguf_put_bool(c, "moe_router_enable_expert_bias", has_in_some(c, "exp_probs_b.bias"));
 	gguf_put_bool(c, "use_qk_norm", gguf_conf_has_tensor(c, "blk.0.attn_q_norm.weight"));
@@ -483,7 +495,7 @@ void gguf_config_deepseek(struct gguf_conf *c)
 	put_latent(c, 1);
 	gguf_put_rope(c, rope, 10000);
 	want_sigmoids(c, SOFTMAX);
-	put_routed(c);
+	gguf_put_routed(c);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
@@ -540,6 +552,19 @@ static void put_kda(struct gguf_conf *c)
 	put_numbers(c, "full_attn_layers", true);
 	put_numbers(c, "kda_layers", false);
 	buf_putc(c->out, '}');
+}
+
+/* Mistral Small 4: a softmax router. */
+void gguf_config_mistral4(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_latent(c, 1);
+	gguf_put_rope(c, gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED), 10000);
+	gguf_put_routed(c);
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "n_shared_experts",
+	             shared_count(c, gguf_conf_int(c, "expert_feed_forward_length", GGUF_NEEDED)));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
 }
 
 void gguf_config_kimi_linear(struct gguf_conf *c)
@@ -602,7 +627,7 @@ void gguf_config_glm5_next(struct gguf_conf *c)
 {
 	gguf_put_common(c);
 	put_latent(c, 0);
-	put_types(c, "attention.head_count_kv", "deepseek_sparse_attention", "linear_attention");
+	gguf_put_types(c, "attention.head_count_kv", "deepseek_sparse_attention", "linear_attention");
 	gguf_put_name(c, "linear_attn_config");
 	buf_putc(c->out, '{');
 	gguf_put_int(c, "num_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
@@ -615,7 +640,7 @@ void gguf_config_glm5_next(struct gguf_conf *c)
 	gguf_put_int(c, "hc_sinkhorn_iters", gguf_conf_int(c, "hyper_connection.sinkhorn_iterations", GGUF_NEEDED));
 	gguf_put_float(c, "hc_eps", gguf_conf_float(c, "hyper_connection.epsilon", 1e-6));
 	want_sigmoids(c, SIGMOID);
-	put_routed(c);
+	gguf_put_routed(c);
 	put_bound(c);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
@@ -651,7 +676,7 @@ static void put_mamba(struct gguf_conf *c)
 void gguf_config_falcon_h1(struct gguf_conf *c)
 {
 	gguf_put_common(c);
-	put_heads(c, 1e11);
+	gguf_put_heads(c, 1e11);
 	put_mamba(c);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_bool(c, "mamba_conv_bias", gguf_conf_has_tensor(c, "blk.0.ssm_conv1d.bias"));
@@ -672,7 +697,7 @@ void gguf_put_scales(struct gguf_conf *c)
 void gguf_config_granite_swa(struct gguf_conf *c)
 {
 	double base = gguf_conf_float(c, "rope.freq_base", 10000);
-	int64_t shared = shared_width(c);
+	int64_t shared = gguf_shared_width(c);
 
 	if (gguf_conf_int(c, "expert_count", 0))
 		gguf_config_mixtral(c);
@@ -680,7 +705,7 @@ void gguf_config_granite_swa(struct gguf_conf *c)
 		gguf_config_plain(c);
 	gguf_put_scales(c);
 	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
-	put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
+	gguf_put_types(c, "attention.sliding_window_pattern", "sliding_attention", "full_attention");
 	gguf_put_name(c, "layer_rope_theta");
 	for (int64_t i = 0; i < c->m->blocks && !c->code; i++) {
 		buf_putc(c->out, i ? ',' : '[');
@@ -696,9 +721,9 @@ void gguf_config_granite(struct gguf_conf *c)
 	int64_t inner = gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED);
 
 	gguf_put_common(c);
-	put_heads(c, 10000);
+	gguf_put_heads(c, 10000);
 	put_mamba(c);
-	put_types(c, "attention.head_count_kv", "attention", "mamba");
+	gguf_put_types(c, "attention.head_count_kv", "attention", "mamba");
 	gguf_put_int(c, "intermediate_size", inner);
 	gguf_put_int(c, "shared_intermediate_size",
 	             experts ? gguf_conf_int(c, "expert_shared_feed_forward_length", 0) : inner);
@@ -760,7 +785,7 @@ void gguf_config_nemotron(struct gguf_conf *c)
 	bool experts = gguf_conf_int(c, "expert_count", 0) > 0;
 
 	gguf_put_common(c);
-	put_heads(c, 10000);
+	gguf_put_heads(c, 10000);
 	put_pattern(c, experts);
 	put_mixer(c, "mamba_num_heads", "mamba_head_dim");
 	gguf_put_int(c, "ssm_state_size", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));
@@ -768,7 +793,7 @@ void gguf_config_nemotron(struct gguf_conf *c)
 	gguf_put_int(c, "intermediate_size", most(c, "feed_forward_length"));
 	if (!experts)
 		return;
-	put_routed(c);
+	gguf_put_routed(c);
 	gguf_put_int(c, "moe_shared_expert_intermediate_size",
 	             gguf_conf_int(c, "expert_shared_feed_forward_length", 0));
 	gguf_copy_int(c, "moe_latent_size", "moe_latent_size");
@@ -779,8 +804,8 @@ void gguf_config_nemotron(struct gguf_conf *c)
 void gguf_config_lfm2(struct gguf_conf *c)
 {
 	gguf_put_common(c);
-	put_heads(c, 1e6);
-	put_types(c, "attention.head_count_kv", "full_attention", "conv");
+	gguf_put_heads(c, 1e6);
+	gguf_put_types(c, "attention.head_count_kv", "full_attention", "conv");
 	gguf_put_float(c, "norm_eps", gguf_conf_float(c, "attention.layer_norm_rms_epsilon", (double)NAN));
 	gguf_put_int(c, "conv_L_cache", gguf_conf_int(c, "shortconv.l_cache", GGUF_NEEDED));
 	gguf_put_bool(c, "block_auto_adjust_ff_dim", false);
@@ -798,24 +823,14 @@ void gguf_config_lfm2(struct gguf_conf *c)
 
 /* ---- layers in turn ---- */
 
-typedef bool block_is_fn(struct gguf_conf *c, int64_t i);
-
 static bool has_key_heads(struct gguf_conf *c, int64_t i)
 {
 	return gguf_conf_block_int(c, "attention.head_count_kv", i, 0) != 0;
 }
 
-static bool has_router(struct gguf_conf *c, int64_t i)
-{
-	char name[64];
-
-	snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
-	return gguf_conf_has_tensor(c, name);
-}
-
 /* Block i is of a kind where i mod period = offset, as the config has it, while the file says it of each block.  A kind that
  * no block is of has an offset that no remainder reaches. */
-static void put_turns(struct gguf_conf *c, const char *period, const char *offset, block_is_fn *is)
+static void put_turns(struct gguf_conf *c, const char *period, const char *offset, gguf_block_is_fn *is)
 {
 	int64_t first = -1, every = 0;
 
@@ -848,7 +863,7 @@ void gguf_config_jamba(struct gguf_conf *c)
 	gguf_put_common(c);
 	gguf_put_int(c, "num_key_value_heads", most(c, "attention.head_count_kv"));
 	put_turns(c, "attn_layer_period", "attn_layer_offset", has_key_heads);
-	put_turns(c, "expert_layer_period", "expert_layer_offset", has_router);
+	put_turns(c, "expert_layer_period", "expert_layer_offset", gguf_conf_mixture);
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "mamba_expand", c->code ? 1 : inner / width);
 	gguf_put_int(c, "mamba_d_state", gguf_conf_int(c, "ssm.state_size", GGUF_NEEDED));

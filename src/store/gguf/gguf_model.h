@@ -105,8 +105,9 @@ gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf
 	gguf_config_glm4, gguf_config_minimax, gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2,
 	gguf_config_mixtral, gguf_config_gemma, gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe,
 	gguf_config_ernie_moe, gguf_config_olmoe, gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe,
-	gguf_config_afmoe, gguf_config_mamba;
-
+	gguf_config_afmoe, gguf_config_mamba, gguf_config_apertus, gguf_config_mistral4, gguf_config_bailing;
+/* gguf_windows.c */
+gguf_config_fn gguf_config_mimo, gguf_config_step, gguf_config_llama4;
 /* gguf_heads.c */
 gguf_config_fn gguf_config_eagle3, gguf_config_dflash, gguf_config_assistant;
 

@@ -586,6 +586,53 @@ static const struct gguf_name afmoe[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+static const struct gguf_name mimo[] = {
+	{ "attn_sinks.weight", "self_attn.attention_sink_bias", NULL, 0 },
+	{ "exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* Norms hold 1 + w. */
+static const struct gguf_name step[] = {
+	{ "output_norm.weight", "model.norm.weight", &gguf_minus_one, 0 },
+	{ "attn_norm.weight", "input_layernorm.weight", &gguf_minus_one, 0 },
+	{ "ffn_norm.weight", "post_attention_layernorm.weight", &gguf_minus_one, 0 },
+	{ "attn_q_norm.weight", "self_attn.q_norm.weight", &gguf_minus_one, 0 },
+	{ "attn_k_norm.weight", "self_attn.k_norm.weight", &gguf_minus_one, 0 },
+	{ "attn_gate.weight", "self_attn.g_proj.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "moe.gate.weight", NULL, 0 },
+	EXPERT_NAMES("moe"),
+	{ "exp_probs_b.bias", "moe.router_bias", NULL, 0 },
+	SHARED_EXPERT_NAMES("share_expert"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name llama4[] = {
+	{ "ffn_gate.weight", "feed_forward.gate_proj.weight", NULL, 0 },
+	{ "ffn_up.weight", "feed_forward.up_proj.weight", NULL, 0 },
+	{ "ffn_down.weight", "feed_forward.down_proj.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "feed_forward.router.weight", NULL, 0 },
+	EXPERT_NAMES("feed_forward"),
+	SHARED_EXPERT_NAMES("feed_forward.shared_expert"),
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name apertus[] = {
+	{ "attn_norm.weight", "attention_layernorm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "feedforward_layernorm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gguf_name bailing[] = {
+	{ "token_embd.weight", "model.word_embeddings.weight", NULL, 0 },
+	{ "attn_q.weight", "attention.q_proj.weight", &gguf_permuted, 0 },
+	{ "attn_k.weight", "attention.k_proj.weight", &gguf_permuted, 0 },
+	{ "attn_v.weight", "attention.v_proj.weight", NULL, 0 },
+	{ "attn_output.weight", "attention.dense.weight", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ NULL, NULL, NULL, 0 },
+};
+
 /* Gate and up rows of the shared expert are one matrix. */
 static const struct gguf_name granite_moe[] = {
 	{ "attn_q.weight", "self_attn.q_proj.weight", &gguf_permuted, 0 },
@@ -736,6 +783,12 @@ static const struct gguf_arch archs[] = {
 	{ "granite_swa", "granitemoe_swa", granite_moe, gguf_config_granite_swa, false, "expert_count" },
 	{ "phimoe", "phimoe", phimoe, gguf_config_phimoe, false },
 	{ "afmoe", "afmoe", afmoe, gguf_config_afmoe, false },
+	{ "apertus", "apertus", apertus, gguf_config_apertus, false },
+	{ "bailingmoe", "bailing_moe", bailing, gguf_config_bailing, false },
+	{ "mistral4", "mistral4", deepseek, gguf_config_mistral4, false },
+	{ "mimo2", "mimo_v2_flash", mimo, gguf_config_mimo, false },
+	{ "step35", "step3p5", step, gguf_config_step, false },
+	{ "llama4", "llama4_text", llama4, gguf_config_llama4, false },
 	{ "mamba", "mamba", mamba, gguf_config_mamba, false },
 	{ "mamba", "falcon_mamba", mamba, gguf_config_mamba, false, "ssm.dt_b_c_rms" },
 	{ "bert", "bert", bert, gguf_config_bert, .block = "encoder.layer.", .both_ways = true },
