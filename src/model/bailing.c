@@ -175,7 +175,8 @@ static void read_hybrid(struct stack *s, struct conf *c, struct plan *p)
 	p->delta = is_delta(c);
 	mla_read(&p->mla, s, c, false);
 	p->mla.at = "attention";
-	p->mla.o_proj = "dense";
+	/* GGUF files have one name for the outputs of both kinds of layers. */
+	p->mla.o_proj = conf_bool_or(c, "attention_outputs_alike", false) ? "o_proj" : "dense";
 	if (!strcmp(gate, "head_wise"))
 		p->mla.gates = p->mla.heads;
 	else if (!strcmp(gate, "element_wise"))

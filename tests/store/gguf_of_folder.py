@@ -146,10 +146,15 @@ OWN = {
     "apertus": {"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
     "mistral4": LATENT,
     "bailingmoe": {**SHARED, "attention.dense": "attn_output"},
+    "bailingmoe3": {**SHARED, **{k.replace("self_attn", "attention"): v for k, v in LATENT.items()}, "attention.dense": "attn_output",
+                    "attention.o_proj": "attn_output", "attention.q_proj": "attn_q", "attention.k_proj": "attn_k", "attention.v_proj": "attn_v",
+                    "attention.f_proj": "ssm_f_a", "attention.b_proj": "ssm_beta", "attention.q_conv1d": "ssm_conv1d_q",
+                    "attention.k_conv1d": "ssm_conv1d_k", "attention.v_conv1d": "ssm_conv1d_v", "attention.o_norm": "ssm_norm",
+                    "final_layernorm": "layer_output_norm"},
     "mamba": {"norm": "attn_norm", "mixer.in_proj": "ssm_in", "mixer.conv1d": "ssm_conv1d", "mixer.x_proj": "ssm_x", "mixer.dt_proj": "ssm_dt",
               "mixer.out_proj": "ssm_out"},
 }
-ARCH = {"mimo_v2_flash": "mimo2", "step3p5": "step35", "llama4_text": "llama4", "bailing_moe": "bailingmoe",
+ARCH = {"mimo_v2_flash": "mimo2", "step3p5": "step35", "llama4_text": "llama4", "bailing_moe": "bailingmoe", "bailing_hybrid": "bailingmoe3",
         "mixtral": "llama", "cohere2_moe": "cohere2moe", "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_dense": "hunyuan-dense",
         "falcon_mamba": "mamba", "olmo3": "olmo2", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "minimax_m2": "minimax-m2",
         "glm4_moe": "glm4moe", "deepseek_v3": "deepseek2",
@@ -201,7 +206,9 @@ def common(f, c):
         f.put("attention.layer_norm_epsilon", c["layer_norm_eps"])
     if "kv_lora_rank" in c:
         latent, dim = c["kv_lora_rank"], c["qk_rope_head_dim"]
-        for key, n in (("head_count_kv", 1), ("q_lora_rank", c["q_lora_rank"]), ("kv_lora_rank", latent), ("key_length", latent + dim),
+        if c.get("q_lora_rank"):
+            f.put("attention.q_lora_rank", c["q_lora_rank"])
+        for key, n in (("head_count_kv", latent_layers(c)), ("kv_lora_rank", latent), ("key_length", latent + dim),
                        ("value_length", latent), ("key_length_mla", c["qk_nope_head_dim"] + dim), ("value_length_mla", c["v_head_dim"])):
             f.put("attention." + key, n)
     else:
@@ -217,7 +224,7 @@ def common(f, c):
         base *= rope["alpha"] ** (dim / (dim - 2))
     f.put("rope.freq_base", base)
     slowed(f, c, rope, dim)
-    f.put("rope.dimension_count", c.get("rotary_dim") or int(dim * c.get("partial_rotary_factor", 1)))
+    f.put("rope.dimension_count", dim if "kv_lora_rank" in c else c.get("rotary_dim") or int(dim * c.get("partial_rotary_factor", 1)))
     if (rope.get("rope_type") or rope.get("type")) == "yarn":
         f.put("rope.scaling.type", "yarn")
         f.put("rope.scaling.factor", float(rope["factor"]))
@@ -225,6 +232,12 @@ def common(f, c):
         f.put("rope.scaling.yarn_beta_fast", float(rope.get("beta_fast", 32)))
         f.put("rope.scaling.yarn_beta_slow", float(rope.get("beta_slow", 1)))
     return rope
+
+
+def latent_layers(c):
+    """1 for a layer of latent attention, 0 for one of delta rules; the draft head is of the first kind."""
+    group, layers = c.get("layer_group_size", 1), c["num_hidden_layers"]
+    return ints([(i + 1) % group == 0 or i >= layers // group * group for i in range(layers)] + [1]) if group > 1 else 1
 
 
 def ints(v):
@@ -316,6 +329,19 @@ def common_keys(f, c):
         f.put("expert_shared_count", c["num_shared_experts"])
         f.put("expert_weights_scale", 1.0)
         f.put("expert_weights_norm", c["norm_topk_prob"])
+    if f.arch == "bailingmoe3":
+        mixture(f, c, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
+        for key, member in (("leading_dense_block_count", "first_k_dense_replace"), ("expert_weights_norm", "norm_topk_prob"),
+                            ("expert_group_count", "n_group"), ("expert_group_used_count", "topk_group"), ("kda.head_dim", "head_dim"),
+                            ("ssm.conv_kernel", "short_conv_kernel_size"), ("nextn_predict_layers", "num_nextn_predict_layers")):
+            f.put(key, c[member])
+        f.put("expert_gating_func", 2)
+        f.put("expert_weights_scale", float(c["routed_scaling_factor"]))
+        f.put("kda.safe_gate", c["kda_safe_gate"])
+        f.put("kda.gate_lower_bound", float(c["kda_lower_bound"]))
+        for key, member in (("swiglu_clamp_exp", "expert_swiglu_limit_list"), ("swiglu_clamp_shexp", "share_expert_swiglu_limit_list")):
+            if c.get(member):
+                f.put(key, [float(v or 0) for v in c[member]] + [0.0])
     if f.arch == "afmoe":
         mixture(f, c, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
         f.put("leading_dense_block_count", c["num_dense_layers"])
@@ -406,6 +432,12 @@ def add_tensor(f, c, layer, rest, v, experts):
         for name, part in (("q", paired(v[:q * d], q)), ("k", paired(v[q * d:(q + kv) * d], kv)), ("v", v[(q + kv) * d:])):
             f.add("blk.%d.attn_%s.weight" % (layer, name), part)
         return
+    if rest == "attention.g_proj.weight":
+        f.add("blk.%d.%s.weight" % (layer, "attn_gate" if len(v) == c["num_attention_heads"] else "ssm_g_a"), v)
+        return
+    if rest in ("attention.A_log", "attention.dt_bias"):
+        f.add("blk.%d.%s" % (layer, "ssm_a" if rest.endswith("A_log") else "ssm_dt.bias"), np.exp(v).reshape(-1, 1) if rest.endswith("A_log") else v)
+        return
     if rest.startswith("mlp.act_fn."):
         f.xielu.setdefault(rest.rpartition(".")[2], []).append(float(v.reshape(-1)[0]))
         return
@@ -414,12 +446,12 @@ def add_tensor(f, c, layer, rest, v, experts):
         return
     if base == "mixer.conv1d" and kind == "weight":
         v = v[:, 0]
-    if rest.endswith(("e_score_correction_bias", "mlp.expert_bias", "moe.router_bias")):
+    if rest.endswith(("e_score_correction_bias", "mlp.expert_bias", "gate.expert_bias", "moe.router_bias")):
         f.add("blk.%d.exp_probs_b.bias" % layer, v)
         return
     if f.arch in PAIRED and base in ("self_attn.q_proj", "self_attn.k_proj"):
         v = paired(v, c["num_attention_heads"] if base.endswith("q_proj") else c["num_key_value_heads"])
-    if base == "self_attn.kv_b_proj":
+    if base.endswith("kv_b_proj"):
         v = v.reshape(c["num_attention_heads"], -1, c["kv_lora_rank"])
         f.add("blk.%d.attn_k_b.weight" % layer, v[:, :c["qk_nope_head_dim"]].swapaxes(1, 2))
         f.add("blk.%d.attn_v_b.weight" % layer, v[:, c["qk_nope_head_dim"]:])
@@ -579,7 +611,7 @@ CHANGED = {"smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 4}, "ge
 
 def folders(tree, shared):
     """Folders, and the architecture of the file where it is not the family's own."""
-    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp", "dsa_mtp"):
+    for name in ("gemma2", "glm4", "granite", "olmo2", "phi3", "qwen2_moe", "smollm3", "glm4_moe_mtp", "deepseek_mtp", "dsa_mtp", "bailing_v3_mtp"):
         yield os.path.join(tree, name, "hf-bf16"), None
     common = ("mixtral", "cohere2", "cohere2_moe", "seed_oss", "exaone4", "exaone4_full", "ernie4_5", "ernie4_5_moe", "olmoe", "granitemoe",
               "gemma", "hunyuan_v1_dense", "phimoe", "arcee", "afmoe", "mamba", "falcon_mamba", "deepseek_v32", "mimo_v2_flash", "step3p5", "llama4_text", "apertus", "mistral4", "bailing_moe_v1")

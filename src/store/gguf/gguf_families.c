@@ -459,8 +459,8 @@ void gguf_config_bailing2(struct gguf_conf *c)
  * own have keys of their own. */
 static void put_latent(struct gguf_conf *c, int64_t turned)
 {
-	int64_t key = gguf_conf_int(c, "attention.key_length_mla",
-	                            gguf_conf_int(c, "attention.key_length", GGUF_NEEDED));
+	bool own = gguf_conf_has(c, "attention.key_length_mla");
+	int64_t key = gguf_conf_int(c, own ? "attention.key_length_mla" : "attention.key_length", GGUF_NEEDED);
 	int64_t rope = gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED);
 
 	if (!c->code && (rope < turned || rope >= key))
@@ -470,8 +470,7 @@ static void put_latent(struct gguf_conf *c, int64_t turned)
 	gguf_put_int(c, "qk_nope_head_dim", key - rope);
 	gguf_put_int(c, "qk_rope_head_dim", rope);
 	gguf_put_int(c, "v_head_dim",
-	             gguf_conf_int(c, "attention.value_length_mla",
-	                           gguf_conf_int(c, "attention.value_length", GGUF_NEEDED)));
+	             gguf_conf_int(c, own ? "attention.value_length_mla" : "attention.value_length", GGUF_NEEDED));
 	gguf_copy_int(c, "q_lora_rank", "attention.q_lora_rank");
 }
 
@@ -499,6 +498,57 @@ void gguf_config_deepseek(struct gguf_conf *c)
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* Blocks with a key head, of which the config says how many lie from one to the next; those behind the last whole group have
+ * one, too. */
+static void put_group(struct gguf_conf *c)
+{
+	int64_t layers = c->m->blocks - c->m->drafts, group = 0;
+
+	while (group < layers && !c->code && !gguf_conf_block_int(c, "attention.head_count_kv", group, GGUF_NEEDED))
+		group++;
+	group++;
+	for (int64_t i = 0; i < layers && !c->code; i++) {
+		bool latent = (i + 1) % group == 0 || i >= layers / group * group;
+
+		if ((gguf_conf_block_int(c, "attention.head_count_kv", i, 0) != 0) != latent)
+			gguf_conf_fail(c, E_UNSUPPORTED,
+			               "key %s.attention.head_count_kv: block %" PRId64
+			               " does not fit groups of %" PRId64,
+			               c->m->arch->name, i, group);
+	}
+	gguf_put_int(c, "layer_group_size", group);
+}
+
+/* Ling 3. */
+void gguf_config_bailing3(struct gguf_conf *c)
+{
+	gguf_put_common(c);
+	put_latent(c, 1);
+	gguf_put_rope(c, gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED), 6e6);
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "kda.head_dim", GGUF_NEEDED));
+	gguf_put_int(c, "num_key_value_heads", gguf_conf_int(c, "attention.head_count", GGUF_NEEDED));
+	put_group(c);
+	gguf_put_int(c, "short_conv_kernel_size", gguf_conf_int(c, "ssm.conv_kernel", GGUF_NEEDED));
+	gguf_put_bool(c, "kda_safe_gate", gguf_conf_bool(c, "kda.safe_gate", true));
+	gguf_put_float(c, "kda_lower_bound", gguf_conf_float(c, "kda.gate_lower_bound", -5));
+	if (has_in_some(c, "attn_gate.weight"))
+		gguf_put_str(c, "gated_attention_proj_granularity_type", "head_wise");
+	gguf_put_bool(c, "attention_outputs_alike", true);
+	want_sigmoids(c, SIGMOID);
+	gguf_put_int(c, "num_experts", gguf_conf_int(c, "expert_count", GGUF_NEEDED));
+	gguf_put_routed(c);
+	gguf_put_bool(c, "moe_router_enable_expert_bias", has_in_some(c, "exp_probs_b.bias"));
+	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
+	gguf_put_int(c, "num_shared_experts", gguf_shared_width(c) > 0);
+	if (gguf_shared_width(c))
+		gguf_put_int(c, "moe_shared_expert_intermediate_size", gguf_shared_width(c));
+	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+	if (gguf_conf_has(c, "swiglu_clamp_exp"))
+		gguf_copy_floats(c, "expert_swiglu_limit_list", "swiglu_clamp_exp");
+	if (gguf_conf_has(c, "swiglu_clamp_shexp"))
+		gguf_copy_floats(c, "share_expert_swiglu_limit_list", "swiglu_clamp_shexp");
 }
 
 /* Which layers have an indexer.  Files of GLM 5.2 lack the key; its layers are known by the length of its context. */

@@ -7,7 +7,7 @@
  *   fused q k v      three runs of rows
  *   vectors (RWKV)   six in one tensor
  *   b, a (next)      per key head r rows of b, r of a: gathered
- *   A                -exp(A_log): its logarithm again
+ *   A                -exp(A_log), or exp(A_log): its logarithm again
  *   norms (Gemma)    1 + w: minus 1 */
 #include <inttypes.h>
 #include <math.h>
@@ -182,18 +182,29 @@ int gguf_floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct 
 	return 0;
 }
 
-static void log_minus_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+static void fill_logs(const struct gguf_tensor *t, float sign, uint8_t *to)
 {
 	for (int64_t i = 0; i < t->t.count; i++) {
 		float a;
 
 		memcpy(&a, t->from->data + 4 * i, sizeof a);
-		a = logf(-a);
+		a = logf(sign * a);
 		memcpy(to + 4 * i, &a, sizeof a);
 	}
 }
 
+static void log_minus_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	fill_logs(t, -1, to);
+}
+
+static void log_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
+{
+	fill_logs(t, 1, to);
+}
+
 const struct gguf_fix gguf_log_minus = { gguf_floats_shape, log_minus_fill };
+const struct gguf_fix gguf_log = { gguf_floats_shape, log_fill };
 
 static void minus_one_fill(const struct gguf_model *m, const struct gguf_tensor *t, uint8_t *to)
 {

@@ -86,8 +86,8 @@ struct gguf_named {
 void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_named *out);
 
 /* gguf_fix.c */
-extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row, gguf_ba,
-	gguf_sixth, gguf_ahead;
+extern const struct gguf_fix gguf_permuted, gguf_third, gguf_log, gguf_log_minus, gguf_minus_one, gguf_conv, gguf_row,
+	gguf_ba, gguf_sixth, gguf_ahead;
 
 /* The shape of fixes that compute in float32: as in the file, where other types are refused. */
 int gguf_floats_shape(const struct gguf_model *m, struct gguf_tensor *t, struct err *err);
@@ -105,7 +105,8 @@ gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf
 	gguf_config_glm4, gguf_config_minimax, gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2,
 	gguf_config_mixtral, gguf_config_gemma, gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe,
 	gguf_config_ernie_moe, gguf_config_olmoe, gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe,
-	gguf_config_afmoe, gguf_config_mamba, gguf_config_apertus, gguf_config_mistral4, gguf_config_bailing;
+	gguf_config_afmoe, gguf_config_mamba, gguf_config_apertus, gguf_config_mistral4, gguf_config_bailing,
+	gguf_config_bailing3;
 /* gguf_windows.c */
 gguf_config_fn gguf_config_mimo, gguf_config_step, gguf_config_llama4;
 /* gguf_heads.c */

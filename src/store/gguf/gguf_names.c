@@ -311,6 +311,36 @@ static const struct gguf_name bailing2[] = {
 	{ NULL, NULL, NULL, 0 },
 };
 
+/* Ling 3: delta rules and latent attention in turn. */
+static const struct gguf_name bailing3[] = {
+	{ "token_embd.weight", "model.word_embeddings.weight", NULL, 0 },
+	{ "attn_q.weight", "attention.q_proj.weight", NULL, 0 },
+	{ "attn_k.weight", "attention.k_proj.weight", NULL, 0 },
+	{ "attn_v.weight", "attention.v_proj.weight", NULL, 0 },
+	{ "attn_q_a.weight", "attention.q_a_proj.weight", NULL, 0 },
+	{ "attn_q_a_norm.weight", "attention.q_a_layernorm.weight", NULL, 0 },
+	{ "attn_q_b.weight", "attention.q_b_proj.weight", NULL, 0 },
+	{ "attn_kv_a_mqa.weight", "attention.kv_a_proj_with_mqa.weight", NULL, 0 },
+	{ "attn_kv_a_norm.weight", "attention.kv_a_layernorm.weight", NULL, 0 },
+	{ "attn_k_b.weight", "attention.embed_q.weight", NULL, 0 },
+	{ "attn_v_b.weight", "attention.unembed_out.weight", NULL, 0 },
+	{ "attn_gate.weight", "attention.g_proj.weight", NULL, 0 },
+	{ "attn_output.weight", "attention.o_proj.weight", NULL, 0 },
+	{ "ssm_f_a.weight", "attention.f_proj.weight", NULL, 0 },
+	{ "ssm_g_a.weight", "attention.g_proj.weight", NULL, 0 },
+	{ "ssm_beta.weight", "attention.b_proj.weight", NULL, 0 },
+	{ "ssm_conv1d_q.weight", "attention.q_conv1d.weight", NULL, 0 },
+	{ "ssm_conv1d_k.weight", "attention.k_conv1d.weight", NULL, 0 },
+	{ "ssm_conv1d_v.weight", "attention.v_conv1d.weight", NULL, 0 },
+	{ "ssm_a", "attention.A_log", &gguf_log, 0 },
+	{ "ssm_dt.bias", "attention.dt_bias", NULL, 0 },
+	{ "ssm_norm.weight", "attention.o_norm.weight", NULL, 0 },
+	{ "exp_probs_b.bias", "mlp.gate.expert_bias", NULL, 0 },
+	SHARED_EXPERT_NAMES("mlp.shared_experts"),
+	{ "layer_output_norm.weight", "final_layernorm.weight", NULL, 0 },
+	{ NULL, NULL, NULL, 0 },
+};
+
 static const struct gguf_name glm4_moe[] = {
 	{ "post_attention_norm.weight", "post_attention_layernorm.weight", NULL, 0 },
 	SHARED_EXPERT_NAMES("mlp.shared_experts"),
@@ -729,6 +759,7 @@ static const struct gguf_arch archs[] = {
 	{ "phi3", "phi3", phi3, gguf_config_phi3, false },
 	{ "glm4", "glm4", glm4, gguf_config_glm4, false },
 	{ "olmo2", "olmo3", olmo, gguf_config_olmo, false },
+	{ "bailingmoe3", "bailing_hybrid", bailing3, gguf_config_bailing3, false },
 	{ "bailingmoe2", "bailing_moe", bailing2, gguf_config_bailing2, false },
 	{ "qwen2", "qwen2", none, gguf_config_plain, false },
 	{ "qwen2moe", "qwen2_moe", none, gguf_config_qwen2_moe, false },
