@@ -126,8 +126,8 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 {
 	const struct gguf *g = &m->part[0];
 	const struct gguf_value *v = gguf_find(g, "general.architecture");
+	const char *name, *nearest;
 	struct gguf_string s;
-	struct buf known;
 	const uint8_t *at;
 
 	if (!v || v->kind != GGUF_STRING || v->array)
@@ -138,17 +138,15 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 	if (s.n == 4 && !memcmp(s.p, "clip", 4))
 		return err_set(err, E_ARG, "%s: is a projector file: its tower is read with the GGUF file of a model",
 		               g->path);
-	m->arch = gguf_arch_find(arena_strndup(&c->arena, s.p, s.n));
+	name = arena_strndup(&c->arena, s.p, s.n);
+	m->arch = gguf_arch_find(name);
 	if (m->arch) {
 		m->arch = gguf_arch_choose(m);
 		return 0;
 	}
-	buf_init(&known);
-	gguf_arch_list(&known);
-	err_set(err, E_UNSUPPORTED, "%s: architecture \"%.*s\" is not done; known: %s", g->path,
-	        s.n < 60 ? (int)s.n : 60, s.p, known.p);
-	buf_fini(&known);
-	return E_UNSUPPORTED;
+	nearest = gguf_arch_nearest(name);
+	return err_set(err, E_UNSUPPORTED, "%s: architecture \"%.60s\" is not known%s%s; all that are: docs/gguf.md",
+	               g->path, name, nearest ? "; the nearest that is known: " : "", nearest ? nearest : "");
 }
 
 static int read_blocks(struct gguf_model *m, struct err *err)

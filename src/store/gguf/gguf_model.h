@@ -71,7 +71,8 @@ void gguf_describe(struct gguf_tensor *t, const struct gguf_info *from, const ch
 const struct gguf_arch *gguf_arch_find(const char *name); /* NULL: not known; without `with` */
 /* The one of m->arch's name that its keys ask for. */
 const struct gguf_arch *gguf_arch_choose(const struct gguf_model *m);
-void gguf_arch_list(struct buf *out); /* "llama, qwen2, ..." */
+/* The one that shares most letters at its beginning with the name; NULL: none shares two. */
+const char *gguf_arch_nearest(const char *name);
 extern const struct gguf_name gguf_block_names[], gguf_top_names[], gguf_draft_names[], gguf_behind_names[];
 
 /* Hugging Face's names for the GGUF tensor of that name: prefix, block and the hf of each line of the tables.  n 0: no

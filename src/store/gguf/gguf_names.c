@@ -850,9 +850,21 @@ const struct gguf_arch *gguf_arch_choose(const struct gguf_model *m)
 	return m->arch;
 }
 
-void gguf_arch_list(struct buf *out)
+const char *gguf_arch_nearest(const char *name)
 {
-	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-		if (!archs[i].with)
-			buf_printf(out, "%s%s", i ? ", " : "", archs[i].name);
+	const char *best = NULL;
+	size_t most = 1;
+
+	for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+		const char *known = archs[i].name;
+		size_t n = 0;
+
+		while (name[n] && name[n] == known[n])
+			n++;
+		if (n < most || (n == most && (!best || strlen(known) >= strlen(best))))
+			continue;
+		most = n;
+		best = known;
+	}
+	return best;
 }
