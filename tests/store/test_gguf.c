@@ -305,7 +305,11 @@ static void test_refused(void **state)
 	gguf_made_init(&m);
 	refused(dir, &m, E_FORMAT, "key general.architecture: missing");
 	gguf_made_str(&m, "general.architecture", "mamba\x7f");
-	refused(dir, &m, E_UNSUPPORTED, "known: llama");
+	refused(dir, &m, E_UNSUPPORTED, "; the nearest that is known: mamba; all that are: docs/gguf.md");
+	gguf_made_fini(&m);
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "yi");
+	refused(dir, &m, E_UNSUPPORTED, "architecture \"yi\" is not known; all that are");
 	gguf_made_fini(&m);
 
 	gguf_made_init(&m);
@@ -338,6 +342,72 @@ static void test_refused(void **state)
 	refused(dir, &m, E_FORMAT, "tokenizer.ggml.eos_token_id: 2, there are 2 tokens");
 	gguf_made_u32s(&m, "tokenizer.ggml.token_type", two, 1);
 	refused(dir, &m, E_FORMAT, "tokenizer.ggml.token_type: 1 elements, there are 2 tokens");
+	gguf_made_fini(&m);
+	folder_remove(dir);
+}
+
+/* A file of two blocks, of a family whose blocks differ by their window. */
+static void windows_keys(struct gguf_made *m, const char *arch, const int32_t heads_kv[2], const int32_t windows[2])
+{
+	static const struct {
+		const char *key;
+		uint32_t value;
+	} keys[] = {
+		{ "block_count", 2 },          { "context_length", 64 },         { "embedding_length", WIDTH },
+		{ "feed_forward_length", 4 },  { "attention.key_length", 4 },    { "attention.head_count", 2 },
+		{ "expert_count", 2 },         { "expert_used_count", 1 },       { "expert_feed_forward_length", 4 },
+		{ "rope.dimension_count", 4 }, { "attention.sliding_window", 8 }
+	};
+	char key[80];
+
+	gguf_made_init(m);
+	gguf_made_str(m, "general.architecture", arch);
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		snprintf(key, sizeof key, "%s.%s", arch, keys[i].key);
+		gguf_made_u32(m, key, keys[i].value);
+	}
+	snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+	gguf_made_f32(m, key, 1e-5f);
+	snprintf(key, sizeof key, "%s.attention.head_count_kv", arch);
+	gguf_made_i32s(m, key, heads_kv, 2);
+	snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", arch);
+	gguf_made_i32s(m, key, windows, 2);
+	tensor(m, "token_embd.weight", WIDTH, 20);
+}
+
+static void test_windows_refused(void **state)
+{
+	static const int32_t full_first[2] = { 0, 1 }, window_first[2] = { 1, 0 }, full[2] = { 0, 0 },
+			     heads[2] = { 1, 2 };
+	static const uint32_t one[] = { 0 };
+	char *dir = folder_new();
+	struct gguf_made m;
+
+	windows_keys(&m, "mimo2", heads, window_first);
+	refused(dir, &m, E_UNSUPPORTED, "mimo2.attention.sliding_window_pattern: block 0 has a window");
+	gguf_made_fini(&m);
+	windows_keys(&m, "step35", heads, full);
+	refused(dir, &m, E_UNSUPPORTED, "blocks 0 and 1 are of a kind and have different heads");
+	gguf_made_fini(&m);
+	windows_keys(&m, "step35", heads, full_first);
+	tensor(&m, "rope_freqs.weight", 3, 0);
+	refused(dir, &m, E_FORMAT, "tensor rope_freqs.weight: 3 elements of F32, 2 of F32 are wanted");
+	gguf_made_fini(&m);
+	windows_keys(&m, "step35", heads, full_first);
+	tensor(&m, "rope_freqs.weight", 2, 0);
+	refused(dir, &m, E_FORMAT, "tensor rope_freqs.weight: element 0 is 0");
+	gguf_made_fini(&m);
+	windows_keys(&m, "step35", heads, full_first);
+	gguf_made_u32s(&m, "step35.swiglu_clamp_exp", one, 1);
+	refused(dir, &m, E_FORMAT, "key step35.swiglu_clamp_exp: has 1 elements, step35.block_count is 2");
+	gguf_made_fini(&m);
+	windows_keys(&m, "bailingmoe3", window_first, full);
+	gguf_made_u32(&m, "bailingmoe3.attention.kv_lora_rank", 4);
+	gguf_made_u32(&m, "bailingmoe3.attention.key_length_mla", 8);
+	gguf_made_u32(&m, "bailingmoe3.attention.value_length_mla", 4);
+	gguf_made_u32(&m, "bailingmoe3.kda.head_dim", 4);
+	gguf_made_u32(&m, "bailingmoe3.ssm.conv_kernel", 4);
+	refused(dir, &m, E_UNSUPPORTED, "bailingmoe3.attention.head_count_kv: block 1 does not fit groups of 1");
 	gguf_made_fini(&m);
 	folder_remove(dir);
 }
@@ -625,7 +695,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_refused),   cmocka_unit_test(test_split),
 		cmocka_unit_test(test_pick),      cmocka_unit_test(test_names_of_pre_tokenizers),
 		cmocka_unit_test(test_templates), cmocka_unit_test(test_type_42),
-		cmocka_unit_test(test_rotated),
+		cmocka_unit_test(test_rotated),   cmocka_unit_test(test_windows_refused),
 	};
 
 	if (argc != 2) {
