@@ -26,7 +26,8 @@ static void share(size_t n[2], size_t m)
 
 static void put_cut(struct tokens *out, const struct tokens *from, size_t n, bool ends)
 {
-	put_all(out, from->id + (ends ? from->n - n : 0), n);
+	if (n) /* without tokens there is no array */
+		put_all(out, from->id + (ends ? from->n - n : 0), n);
 }
 
 /* What is around and between, for one text or two. */
