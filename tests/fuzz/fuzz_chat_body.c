@@ -55,9 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct served *d = fuzz_served();
 	static const struct endpoint *const families[] = {
-		&chat_endpoint,        &completions_endpoint,     &messages_endpoint,    &responses_endpoint,
-		&ollama_chat_endpoint, &ollama_generate_endpoint, &ollama_show_endpoint, &native_endpoint,
-		&infill_endpoint,      &embed_endpoint,           &ollama_embed_endpoint
+		&chat_endpoint,        &completions_endpoint,     &messages_endpoint,     &responses_endpoint,
+		&ollama_chat_endpoint, &ollama_generate_endpoint, &ollama_show_endpoint,  &native_endpoint,
+		&infill_endpoint,      &embed_endpoint,           &ollama_embed_endpoint, &gemini_endpoint
 	};
 	struct generation *g;
 	struct problem p = { 0 };
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (p.status < 400 || p.status > 599 || !*p.message || !*http_reason(p.status))
 			abort();
 		buf_init(&b);
-		p.shape = data[0] % 3;
+		p.shape = data[0] % (SHAPE_GEMINI + 1);
 		problem_put(&b, &p);
 		if (!(j = json_parse(b.p, b.n, 0, &err)))
 			abort();

@@ -1,4 +1,4 @@
-/* An answer's text as the four APIs tell it, in a stream and whole: every event is
+/* An answer's text as five APIs tell it, in a stream and whole: every event is
  * JSON, blocks and items begin and end in order, and both say the same.  The first
  * byte chooses the API and what was asked for, the second seeds the cuts, the rest
  * is what the model says. */
@@ -16,8 +16,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { CHAT, COMPLETIONS, MESSAGES, RESPONSES };
-enum { TOOLS = 4, THINK = 8, LOGPROBS = 16, ONE_CALL = 32, CUT_OFF = 64 };
+enum { CHAT, COMPLETIONS, MESSAGES, RESPONSES, GEMINI };
+enum { TOOLS = 4, THINK = 8, LOGPROBS = 16, ONE_CALL = 32, CUT_OFF = 64, GOOGLES = 128 };
 
 /* What a client ends up with. */
 struct told {
@@ -261,6 +261,28 @@ static void responses_event(struct told *t, const struct json *j)
 	MUST(t->open < 0 || number(j, "output_index") == t->open);
 }
 
+/* ---- generateContent ---- */
+
+static void gemini_object(struct told *t, const struct json *j)
+{
+	const struct json *candidate = json_at(json_get(j, "candidates"), 0),
+			  *parts = json_get(json_get(candidate, "content"), "parts");
+
+	MUST(json_len(parts) && t->open < 0 && is(json_get(json_get(candidate, "content"), "role"), "model"));
+	for (size_t i = 0; i < json_len(parts); i++) {
+		const struct json *part = json_at(parts, i), *call = json_get(part, "functionCall");
+
+		add(json_get(part, "thought") ? &t->thinking : &t->content, json_get(part, "text"));
+		MUST(call || json_kind(json_get(part, "text")) == JSON_STRING);
+		if (!call)
+			continue;
+		MUST(json_get(call, "id") && json_kind(json_get(call, "args")) == JSON_OBJECT);
+		put_input(t, json_get(call, "name"), json_get(call, "args"), NULL);
+	}
+	if (json_get(candidate, "finishReason"))
+		t->open = 0; /* nothing comes after it */
+}
+
 /* ---- the way of an answer ---- */
 
 /* Reads the events, each "event: NAME\n"? "data: JSON\n\n". */
@@ -277,7 +299,8 @@ static void read_stream(struct told *t, int api, const struct buf *out)
 		MUST(stop);
 		if (!strncmp(p, "event: ", 7))
 			data = strchr(p, '\n') + 1;
-		MUST((data == p) == (api == CHAT || api == COMPLETIONS) && !strncmp(data, "data: ", 6));
+		MUST((data == p) == (api == CHAT || api == COMPLETIONS || api == GEMINI) &&
+		     !strncmp(data, "data: ", 6));
 		data += 6;
 		p = stop + 2;
 		if (!strncmp(data, "[DONE]", 6))
@@ -287,6 +310,8 @@ static void read_stream(struct told *t, int api, const struct buf *out)
 			messages_event(t, j, &name);
 		else if (api == RESPONSES)
 			responses_event(t, j);
+		else if (api == GEMINI)
+			gemini_object(t, j);
 		else
 			openai_object(t, j, true);
 		json_free(j);
@@ -303,6 +328,8 @@ static void read_whole(struct told *t, int api, const struct buf *out)
 		messages_whole(t, j);
 	else if (api == RESPONSES)
 		responses_whole(t, j);
+	else if (api == GEMINI)
+		gemini_object(t, j);
 	else
 		openai_object(t, j, false);
 	json_free(j);
@@ -313,6 +340,17 @@ static void put_body(struct buf *b, int api, unsigned asked, bool stream)
 	static const char schema[] =
 		"{\"type\":\"object\",\"properties\":{\"i\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}";
 
+	if (api == GEMINI) {
+		buf_printf(b,
+		           "{\"contents\":[{\"parts\":[{\"text\":\"x\"}]}],\"stream\":%s,\"generationConfig\":"
+		           "{\"thinkingConfig\":{\"includeThoughts\":true%s}}",
+		           stream ? "true" : "false", asked & THINK ? ",\"thinkingLevel\":\"HIGH\"" : "");
+		if (asked & TOOLS)
+			buf_printf(b, ",\"tools\":[{\"functionDeclarations\":[{\"name\":\"f\",\"parameters\":%s}]}]",
+			           schema);
+		buf_putc(b, '}');
+		return;
+	}
 	buf_puts(b, api == COMPLETIONS ? "{\"prompt\":\"x\"" :
 	            api == RESPONSES   ? "{\"input\":\"x\"" :
 	                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]");
@@ -384,7 +422,7 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 static void run(int api, unsigned asked, bool stream, uint32_t cut, const char *text, size_t n, struct told *t)
 {
 	static const struct endpoint *const families[] = { &chat_endpoint, &completions_endpoint, &messages_endpoint,
-		                                           &responses_endpoint };
+		                                           &responses_endpoint, &gemini_endpoint };
 	static struct server srv;
 	struct exchange x = { .srv = &srv, .id = "0123456789" };
 	struct generation *g = generation_new(fuzz_served(), families[api]);
@@ -419,15 +457,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct told stream, whole;
 	char *text;
+	int api;
 
 	if (size < 2)
 		return 0;
+	api = data[0] & GOOGLES ? GEMINI : data[0] & 3;
 	/* Events hold whole characters; those of one byte do. */
 	text = xmalloc(size);
 	for (size_t i = 2; i < size; i++)
 		text[i - 2] = (char)(data[i] & 0x7f);
-	run(data[0] & 3, data[0], true, data[1], text, size - 2, &stream);
-	run(data[0] & 3, data[0], false, data[1], text, size - 2, &whole);
+	run(api, data[0], true, data[1], text, size - 2, &stream);
+	run(api, data[0], false, data[1], text, size - 2, &whole);
 	same(&stream, &whole);
 	MUST(stream.malformed == whole.malformed);
 	told_fini(&stream);
