@@ -1,0 +1,80 @@
+/* spill_core.h - what the files behind spill.h share: spill.c opens and closes, spill_keys.c names pieces, spill_write.c and
+ * spill_read.c are the two threads.  For these alone. */
+#ifndef ENGINE_SPILL_CORE_H
+#define ENGINE_SPILL_CORE_H
+
+#include <pthread.h>
+
+#include "engine/prefix/spill.h"
+#include "engine/prefix/spill_index.h"
+
+/* A piece to be written, or a prefix to be dropped. */
+struct job {
+	struct job *next;
+	struct spill_head head;
+	uint64_t tail;
+	int32_t *tok;                 /* [head.n_tok] */
+	const void *payload;          /* NULL: not to be written but dropped, the keys below; or all */
+	void (*release)(void *owner); /* of the payload's memory */
+	void *owner;
+	struct digest *key;
+};
+
+/* A piece that was read and not taken yet. */
+struct got {
+	struct got *next;
+	struct spill_got got;
+};
+
+struct spill_load {
+	struct spill_load *next;
+	struct spill *s;
+	struct spill_want w;
+	int32_t *tok;
+	struct digest *key;
+	bool snap;   /* the snapshot is still to be read, before the pages */
+	int at, end; /* the next page to read; past the last */
+	struct got *ready, **ready_end;
+	size_t ready_bytes;
+	bool busy; /* the thread reads for it, without the lock */
+	bool told; /* the taker was told to wait */
+	bool ended, failed, closed;
+};
+
+struct spill {
+	struct spill_opts o;
+	const struct spill_io *io;
+	int root, own, lock_file; /* descriptors: the directory, this model's folder in it, the lock */
+	bool read_only;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work, idle; /* for the writer; for flush */
+	pthread_cond_t wanted;     /* for the reader */
+	pthread_t writer, reader;
+	/* Under the lock. */
+	struct spill_index index;
+	struct job *jobs, **jobs_end;
+	struct spill_load *loads;
+	int dropping; /* prefixes that are still to be dropped */
+	bool writing, closing;
+	bool unsynced;       /* names were given that a power cut might take back */
+	int rest, rest_next; /* pieces still to be left alone; after the next failure */
+	int64_t clock;       /* the last time given to a use: they rise */
+	struct disk_stats stats;
+};
+
+/* Checksum of the tokens after the last whole page before pos. */
+uint64_t spill_tail(const struct spill *s, const int32_t *tok, int pos);
+/* All of the piece's head but its sum and the bytes of its payload. */
+void spill_head_fill(const struct spill *s, const struct spill_piece *p, struct spill_head *h);
+/* The calls below need the lock. */
+struct spill_entry *spill_entry_of(const struct spill *s, const struct spill_piece *p); /* NULL: none */
+/* The time of a use.  Times come from the wall clock, since they outlive the process, and rise. */
+int64_t spill_tick(struct spill *s);
+void spill_used(struct spill *s, const struct digest *key, const int32_t *tok, int pos); /* spill_use */
+
+/* The threads' functions; arg: the struct spill. */
+void *spill_writer(void *arg);
+void *spill_reader(void *arg);
+
+#endif

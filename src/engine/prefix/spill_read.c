@@ -1,0 +1,290 @@
+/* spill_read.c - see spill.h: finding, the loads and the thread that reads. */
+#include "engine/prefix/spill_core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/prefix/prefix_pack.h"
+
+/* ---- finding ---- */
+
+static bool on_disk(const struct spill_entry *e)
+{
+	return e && !e->queued;
+}
+
+static int find_pages(struct spill *s, const struct digest *key, int n_page)
+{
+	int i = 0;
+
+	while (i < n_page && on_disk(spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0)))
+		i++;
+	return i;
+}
+
+int spill_find_pages(struct spill *s, const struct digest *key, int n_page)
+{
+	int n;
+
+	pthread_mutex_lock(&s->lock);
+	n = s->dropping ? 0 : find_pages(s, key, n_page);
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+bool spill_find_run(struct spill *s, const struct digest *key, int from, int to)
+{
+	bool all;
+
+	pthread_mutex_lock(&s->lock);
+	all = !s->dropping;
+	for (int i = from; i < to && all; i++)
+		all = on_disk(spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0));
+	pthread_mutex_unlock(&s->lock);
+	return all;
+}
+
+int spill_find(struct spill *s, const struct digest *key, bool pages, const int32_t *tok, int n)
+{
+	int rows = s->o.page_rows, best = 0, most = n / rows;
+
+	pthread_mutex_lock(&s->lock);
+	if (pages)
+		most = find_pages(s, key, most);
+	for (int i = s->dropping ? -1 : most; i >= 0 && !best; i--) {
+		struct spill_entry *e = NULL;
+
+		while ((e = spill_index_next(&s->index, &key[i], e)))
+			if (e->kind == SPILL_SNAP && on_disk(e) && e->pos <= (uint32_t)n && e->pos > (uint32_t)best &&
+			    e->pos / (uint32_t)rows == (uint32_t)i && e->tail == spill_tail(s, tok, (int)e->pos))
+				best = (int)e->pos;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return best;
+}
+
+/* ---- loads ---- */
+
+struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w)
+{
+	struct spill_load *l = xcalloc(1, sizeof(*l)), **end;
+	int n_page = w->pos / s->o.page_rows;
+
+	assert(w->pos > 0 && w->page >= 0 && w->page <= n_page && (w->page == n_page || w->page_bytes));
+	l->s = s;
+	l->w = *w;
+	l->tok = xmalloc(size_mul((size_t)w->pos, sizeof(*l->tok)));
+	memcpy(l->tok, w->tok, (size_t)w->pos * sizeof(*l->tok));
+	l->key = xmalloc(size_mul((size_t)n_page + 1, sizeof(*l->key)));
+	memcpy(l->key, w->key, ((size_t)n_page + 1) * sizeof(*l->key));
+	l->at = w->page;
+	l->ready_end = &l->ready;
+	l->end = n_page;
+	l->snap = w->snap_max > 0;
+	l->ended = !l->snap && l->at == l->end;
+	pthread_mutex_lock(&s->lock);
+	spill_used(s, l->key, l->tok, w->pos);
+	for (end = &s->loads; *end; end = &(*end)->next)
+		;
+	*end = l;
+	pthread_cond_signal(&s->wanted);
+	pthread_mutex_unlock(&s->lock);
+	return l;
+}
+
+static void load_free(struct spill_load *l)
+{
+	struct got *g;
+
+	while ((g = l->ready)) {
+		l->ready = g->next;
+		free(g->got.payload);
+		free(g);
+	}
+	free(l->tok);
+	free(l->key);
+	free(l);
+}
+
+static void load_unlink(struct spill_load *l)
+{
+	struct spill_load **at = &l->s->loads;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+}
+
+void spill_load_close(struct spill_load *l)
+{
+	struct spill *s = l->s;
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	load_unlink(l);
+	busy = l->busy;
+	l->closed = true;
+	pthread_mutex_unlock(&s->lock);
+	if (!busy)
+		load_free(l); /* otherwise the reader does, when it comes back */
+}
+
+enum spill_next spill_load_next(struct spill_load *l, struct spill_got *out)
+{
+	struct spill *s = l->s;
+	enum spill_next rc = SPILL_GOT;
+	struct got *g;
+
+	pthread_mutex_lock(&s->lock);
+	g = l->ready;
+	if (g) {
+		l->ready = g->next;
+		if (!l->ready)
+			l->ready_end = &l->ready;
+		l->ready_bytes -= g->got.n;
+		pthread_cond_signal(&s->wanted);
+	} else if (l->ended) {
+		rc = l->failed ? SPILL_FAIL : SPILL_END;
+	} else {
+		rc = SPILL_WAIT;
+		l->told = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (g) {
+		*out = g->got;
+		free(g);
+	}
+	return rc;
+}
+
+/* The piece of l that is read next, and what its head should say. */
+static void load_piece(const struct spill_load *l, struct spill_piece *p, struct spill_head *want)
+{
+	*p = (struct spill_piece){ .kind = l->snap ? SPILL_SNAP : SPILL_PAGE,
+		                   .pos = l->snap ? l->w.pos : (l->at + 1) * l->s->o.page_rows,
+		                   .tok = l->tok,
+		                   .key = l->key };
+	spill_head_fill(l->s, p, want);
+	want->payload_bytes = l->snap ? 0 : l->w.page_bytes;
+}
+
+/* Forgets a piece that could not be read, and removes its file.  Called with the lock held, since otherwise
+ * a new file could have the name by the time of the removal. */
+static void read_failed(struct spill *s, const struct spill_piece *p, const char *name, const struct err *err)
+{
+	struct spill_entry *e = spill_entry_of(s, p);
+	bool packed;
+
+	if (!on_disk(e))
+		return; /* evicted since, or being written anew */
+	packed = e->pack != 0;
+	spill_index_remove(&s->index, e);
+	if (err->code == E_MISSING) {
+		s->stats.vanished++;
+		return;
+	}
+	s->stats.damaged++;
+	if (!s->read_only && !packed)
+		s->io->unlink(s->io, s->own, name);
+	if (!(s->stats.damaged & (s->stats.damaged - 1)))
+		log_warn("prompt cache %s: dropped %s", s->o.dir ? s->o.dir : "(packs)", err->msg);
+}
+
+void spill_bad(struct spill *s, const struct spill_piece *p)
+{
+	const struct err err = { .code = E_FORMAT, .msg = "a piece that does not fit" };
+	char name[SPILL_NAME];
+	struct spill_head h;
+
+	spill_head_fill(s, p, &h);
+	spill_name_put(name, p->kind, &h.key, h.pos, p->kind == SPILL_SNAP ? spill_tail(s, p->tok, p->pos) : 0);
+	pthread_mutex_lock(&s->lock);
+	read_failed(s, p, name, &err);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Whether a pack has the piece; *out becomes its place.  The caller holds the lock. */
+static bool is_packed(const struct spill *s, const struct spill_piece *p, struct spill_part *out)
+{
+	const struct spill_entry *e = spill_entry_of(s, p);
+
+	if (!e || !e->pack)
+		return false;
+	*out = pack_part(s->o.pack[e->pack - 1], e->pack_at, e->bytes);
+	return true;
+}
+
+/* Reads one piece for l.  Called and returns locked; l may be gone then. */
+static void read_one(struct spill *s, struct spill_load *l)
+{
+	struct spill_piece p;
+	struct spill_head want;
+	struct got *g = xcalloc(1, sizeof(*g));
+	struct err err = { 0 };
+	char name[SPILL_NAME];
+	struct spill_part part;
+	const int32_t *tok;
+	bool packed;
+	int64_t from;
+	int rc;
+
+	l->busy = true;
+	load_piece(l, &p, &want);
+	packed = is_packed(s, &p, &part);
+	pthread_mutex_unlock(&s->lock);
+	tok = p.tok + want.pos - want.n_tok;
+	spill_name_put(name, p.kind, &want.key, want.pos, p.kind == SPILL_SNAP ? spill_tail(s, p.tok, p.pos) : 0);
+	from = clock_monotonic_ns();
+	rc = packed ? spill_part_read(s->io, &part, &want, l->w.snap_max, tok, &g->got.payload, &err) :
+	              spill_file_read(s->io, s->own, name, &want, l->w.snap_max, tok, &g->got.payload, &err);
+	pthread_mutex_lock(&s->lock);
+	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
+	l->busy = false;
+	if (rc) {
+		read_failed(s, &p, name, &err);
+		free(g);
+		l->ended = l->failed = true;
+	} else {
+		g->got.n = want.payload_bytes;
+		g->got.kind = p.kind;
+		g->got.page = l->at;
+		s->stats.read++;
+		s->stats.read_bytes += g->got.n;
+		l->at += !l->snap;
+		l->snap = false;
+		l->ready_bytes += g->got.n;
+		*l->ready_end = g;
+		l->ready_end = &g->next;
+		l->ended = l->at == l->end;
+	}
+	if (l->closed) {
+		load_free(l);
+	} else if (l->told) {
+		l->told = false;
+		if (l->w.notify)
+			l->w.notify(l->w.notify_arg);
+	}
+}
+
+void *spill_reader(void *arg)
+{
+	struct spill *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->closing) {
+		struct spill_load *l = s->loads;
+
+		while (l && (l->ended || l->ready_bytes >= s->o.window_bytes))
+			l = l->next;
+		if (l)
+			read_one(s, l);
+		else
+			pthread_cond_wait(&s->wanted, &s->lock);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
