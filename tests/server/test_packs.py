@@ -318,7 +318,12 @@ class Moved(Packs):
         s.until("all is written", disk_pending=0, disk_queue_bytes=0)
         live = self.at("live.pack")
         weft("cache", "export", first, "--out", live)
-        self.assertIn("has this folder open", weft("cache", "import", live, first, code=1))
+        self.assertIn(" 0 pieces", weft("cache", "import", live, first))   # all are there
+        s.close()
+        s = self.serve("--prompt-cache-dir", self.at("open"))              # a server finds what is imported under its feet
+        weft("cache", "import", live, self.at("open"))
+        r = s.post(CHAT, body(QUESTIONS[0]))
+        self.assertEqual((said(r), cache(r)["source"]), (self.cold[0], "disk"))
         s.close()
         weft("cache", "export", first, "--out", a)
         weft("cache", "verify", a)

@@ -69,7 +69,6 @@ struct pack_sum {
 	uint64_t pieces, bytes; /* that are in the pack */
 	uint64_t left_out;    /* pieces that were damaged or evicted meanwhile; of an import: that were there already */
 	struct digest digest; /* pack_digest */
-	bool shared;          /* a server has the folder open */
 };
 
 /* The file DIR/MODEL/identity: what the model's digest stands for.  E_MISSING, E_IO, E_LIMIT. */
@@ -89,8 +88,8 @@ struct pack_from {
  * write, or no snapshot at one of the positions. */
 int pack_write(const struct pack_from *from, const char *path, struct pack_sum *out, struct err *err);
 
-/* Writes the pieces of a checked pack as files of a folder that no server has open (E_FULL).  After a failure the folder may have some
- * of them, each whole. */
+/* Writes the pieces of a checked pack as files of a folder, which servers may have open: they see them.  After a failure the
+ * folder may have some of them, each whole. */
 int pack_import(const struct pack *p, const char *dir, const struct spill_io *io, struct pack_sum *out,
                 struct err *err);
 

@@ -1,5 +1,6 @@
 /* prefix_pack_make.c - see prefix_pack.h: from folders of kept prefixes to packs, and back. */
 #include "engine/prefix/prefix_pack.h"
+#include "engine/prefix/spill_share.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -43,8 +44,9 @@ int pack_about_read(const char *dir, const struct digest *model, struct buf *out
 
 int pack_about_write(const char *dir, const struct digest *model, const char *text, struct err *err)
 {
-	static const char tmp[] = SPILL_TMP SPILL_ABOUT;
 	const struct spill_io *io = &spill_io_real;
+	char tmp[SPILL_TMP_NAME];
+	struct spill_owner owner;
 	struct buf path;
 	int root = -1, fd = -1, rc;
 
@@ -56,12 +58,14 @@ int pack_about_write(const char *dir, const struct digest *model, const char *te
 	if (!rc && faccessat(root, SPILL_ABOUT, F_OK, 0)) {
 		int e = 0;
 
-		(void)unlinkat(root, tmp, 0); /* a link would be followed, a pipe waited for */
+		spill_owner_begin(&owner);
+		spill_tmp_name(&owner, SPILL_ABOUT, tmp);
 		fd = io->open(io, root, tmp, O_WRONLY | O_CREAT | O_EXCL);
 		if (fd < 0)
 			e = errno;
 		else
 			e = spill_settle(io, root, fd, tmp, SPILL_ABOUT, spill_write_all(io, fd, text, strlen(text)));
+		spill_owner_end(&owner);
 		io->sync(io, root); /* without it, at worst the name is gone after a power cut */
 		if (e)
 			rc = err_set(err, E_IO, "%s/" SPILL_ABOUT ": cannot write: %s", path.p, strerror(e));
@@ -271,19 +275,6 @@ static int write_pack(struct making *m, struct err *err)
 	return 0;
 }
 
-/* Has another program the folder's lock?  It is not kept: a server that starts now is to get it. */
-static bool is_shared(const char *dir)
-{
-	int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
-	bool shared = root >= 0 && !faccessat(root, "lock", F_OK, 0) && spill_lock(root, dir, &fd, NULL) == E_FULL;
-
-	if (fd >= 0)
-		close(fd);
-	if (root >= 0)
-		close(root);
-	return shared;
-}
-
 /* The folder of a path, opened, and where its last part begins. */
 static int open_parent(const char *path, const char **name, struct err *err)
 {
@@ -337,7 +328,7 @@ int pack_write(const struct pack_from *from, const char *path, struct pack_sum *
 	struct making m = { .from = from, .io = from->io ? from->io : &spill_io_real, .own = -1, .to = -1, .sum = out };
 	int rc;
 
-	*out = (struct pack_sum){ .shared = is_shared(from->dir) };
+	*out = (struct pack_sum){ 0 };
 	buf_init(&m.about);
 	rc = pack_about_read(from->dir, &from->model, &m.about, err);
 	if (!rc)
@@ -354,10 +345,10 @@ int pack_write(const struct pack_from *from, const char *path, struct pack_sum *
 
 /* ---- from a pack to a folder ---- */
 
-static int take_piece(const struct pack *p, const struct pack_piece *piece, const struct spill_io *io, int own,
-                      struct pack_sum *out, struct err *err)
+static int take_piece(const struct pack *p, const struct pack_piece *piece, const struct spill_owner *owner,
+                      const struct spill_io *io, int own, struct pack_sum *out, struct err *err)
 {
-	char name[SPILL_NAME], tmp[SPILL_NAME + sizeof(SPILL_TMP)];
+	char name[SPILL_NAME], tmp[SPILL_TMP_NAME];
 	struct stat st;
 	int fd, rc, e;
 
@@ -367,7 +358,7 @@ static int take_piece(const struct pack *p, const struct pack_piece *piece, cons
 		out->left_out++;
 		return 0;
 	}
-	snprintf(tmp, sizeof(tmp), SPILL_TMP "%s", name);
+	spill_tmp_name(owner, name, tmp);
 	fd = io->open(io, own, tmp, O_WRONLY | O_CREAT | O_TRUNC);
 	if (fd < 0)
 		return err_set(err, E_IO, "%s: %s", name, strerror(errno));
@@ -389,31 +380,32 @@ int pack_import(const struct pack *p, const char *dir, const struct spill_io *io
 	struct pack_walk w = pack_walk(p);
 	char folder[SPILL_FOLDER];
 	struct pack_piece piece;
-	int root = -1, own = -1, lock = -1, rc;
+	char tally[SPILL_TALLY];
+	struct spill_owner owner;
+	int root = -1, own = -1, rc;
 
 	*out = (struct pack_sum){ .digest = *pack_digest(p) };
 	io = io ? io : &spill_io_real;
 	spill_folder_name(pack_model(p), folder);
+	spill_owner_begin(&owner);
 	rc = dir_make(dir, err);
 	if (!rc && (root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
 		rc = err_set(err, E_IO, "%s: %s", dir, strerror(errno));
-	if (!rc)
-		rc = spill_lock(root, dir, &lock, err);
-	if (rc == E_FULL)
-		err_set(err, rc, "%s: a server has this folder open; stop it first, or serve the pack with --pack",
-		        dir);
 	if (!rc)
 		rc = pack_about_write(dir, pack_model(p), pack_about(p), err);
 	if (!rc && (own = openat(root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0)
 		rc = err_set(err, E_IO, "%s/%s: %s", dir, folder, strerror(errno));
 	while (!rc && pack_next(&w, &piece, &rc, err))
-		rc = take_piece(p, &piece, io, own, out, err);
+		rc = take_piece(p, &piece, &owner, io, own, out, err);
 	if (own >= 0)
 		io->sync(io, own);
+	if (out->pieces) {
+		spill_tally_name(tally, folder, &owner);
+		spill_tally_put(root, tally, (out->bytes + 1023) / 1024);
+	}
+	spill_owner_end(&owner);
 	if (own >= 0)
 		close(own);
-	if (lock >= 0)
-		close(lock);
 	if (root >= 0)
 		close(root);
 	return rc;

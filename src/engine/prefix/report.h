@@ -71,7 +71,7 @@ struct prefix_item {
 
 /* Kept prefixes on disk. */
 struct disk_stats {
-	bool on, read_only;                 /* read_only: another process has the folder */
+	bool on;
 	int64_t pages, snaps;               /* files of this model */
 	uint64_t bytes, bytes_max;          /* of all files */
 	int pending;                        /* kept states of which not all is handed over yet */
@@ -82,6 +82,7 @@ struct disk_stats {
 	int64_t failed;                     /* not written: the disk refused, or is being left alone after it did */
 	int64_t damaged;                    /* found wrong or unreadable, and removed */
 	int64_t vanished;                   /* gone when wanted */
+	int64_t found;                      /* pieces that other programs wrote */
 	int64_t evicted;
 	uint64_t read_ns;        /* reading and checking read_bytes took this long */
 	int64_t loads, given_up; /* prompts that waited for a prefix; of them, in vain */

@@ -15,24 +15,16 @@
 
 /* ---- open and close ---- */
 
-/* The directory, this model's folder in it and the lock. */
-static int open_folders(struct spill *s, const char *folder, struct err *err)
+/* The directory and this model's folder in it. */
+static int open_folders(struct spill *s, struct err *err)
 {
-	const char *dir = s->o.dir;
-	int rc;
+	const char *dir = s->o.dir, *folder = s->folder;
 
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return err_set(err, E_IO, "%s: cannot make it: %s", dir, strerror(errno));
 	s->root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->root < 0)
 		return err_set(err, E_IO, "%s: %s", dir, strerror(errno));
-	rc = spill_lock(s->root, dir, &s->lock_file, err);
-	if (rc && rc != E_FULL)
-		return rc;
-	if (rc) {
-		s->read_only = true;
-		log_warn("prompt cache %s: another server has it; this one reads it and writes nothing", dir);
-	}
 	if (mkdirat(s->root, folder, 0700) && errno != EEXIST)
 		return err_set(err, E_IO, "%s/%s: cannot make it: %s", dir, folder, strerror(errno));
 	s->own = openat(s->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -69,7 +61,7 @@ static int add_packs(struct spill *s, struct err *err)
 
 static void free_all(struct spill *s)
 {
-	const int fd[] = { s->own, s->root, s->lock_file };
+	const int fd[] = { s->own, s->root };
 
 	spill_index_fini(&s->index);
 	for (size_t i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
@@ -79,28 +71,48 @@ static void free_all(struct spill *s)
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_cond_destroy(&s->wanted);
+	pthread_cond_destroy(&s->look);
+	pthread_cond_destroy(&s->looked);
+	spill_tallies_fini(&s->others);
+	spill_owner_end(&s->owner);
 	free((char *)s->o.dir);
 	free(s);
 }
 
-static int start_threads(struct spill *s, struct err *err)
+/* A thread that is there ends when spill.closing says so. */
+static void stop_threads(struct spill *s, int n)
 {
-	if (pthread_create(&s->reader, NULL, spill_reader, s))
-		return err_set(err, E_IO, "prompt cache: cannot start a thread");
-	if (s->read_only || !pthread_create(&s->writer, NULL, spill_writer, s))
-		return 0;
 	pthread_mutex_lock(&s->lock);
 	s->closing = true;
 	pthread_cond_signal(&s->wanted);
+	pthread_cond_signal(&s->look);
+	pthread_cond_signal(&s->work);
 	pthread_mutex_unlock(&s->lock);
-	pthread_join(s->reader, NULL);
+	if (n > 0)
+		pthread_join(s->reader, NULL);
+	if (n > 1)
+		pthread_join(s->writer, NULL);
+	if (n > 2)
+		pthread_join(s->looker, NULL);
+}
+
+static int start_threads(struct spill *s, struct err *err)
+{
+	int n = !pthread_create(&s->reader, NULL, spill_reader, s);
+
+	if (n == 1 && !s->read_only)
+		n += !pthread_create(&s->writer, NULL, spill_writer, s);
+	if (n == 2)
+		n += !pthread_create(&s->looker, NULL, spill_looker, s);
+	if (n == (s->read_only ? 1 : 3))
+		return 0;
+	stop_threads(s, n);
 	return err_set(err, E_IO, "prompt cache: cannot start a thread");
 }
 
 int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 {
 	struct spill *s;
-	char folder[SPILL_FOLDER];
 	int rc = 0;
 
 	*out = NULL;
@@ -112,7 +124,7 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	s->o.dir = o->dir ? xstrdup(o->dir) : NULL;
 	s->read_only = !o->dir;
 	s->io = o->io ? o->io : &spill_io_real;
-	s->root = s->own = s->lock_file = -1;
+	s->root = s->own = -1;
 	s->jobs_end = &s->jobs;
 	s->rest_next = 1;
 	s->writing = true; /* until the writer has looked at the budget */
@@ -120,12 +132,21 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
 	pthread_cond_init(&s->wanted, NULL);
-	spill_folder_name(&o->model, folder);
-	spill_index_init(&s->index, folder);
+	pthread_cond_init(&s->look, NULL);
+	pthread_cond_init(&s->looked, NULL);
+	spill_owner_begin(&s->owner);
+	spill_folder_name(&o->model, s->folder);
+	spill_tally_name(s->tally, s->folder, &s->owner);
+	spill_index_init(&s->index, s->folder);
 	if (o->dir)
-		rc = open_folders(s, folder, err);
-	if (!rc && o->dir)
-		rc = spill_index_scan(&s->index, s->root, !s->read_only, s->io, err);
+		rc = open_folders(s, err);
+	if (!rc && o->dir) {
+		/* Before the listing: what comes during it is seen again. */
+		spill_tallies_read(s->root, s->tally, &s->tally_kb, &s->others);
+		if (s->tally_kb)
+			spill_tally_put(s->root, s->tally, s->tally_kb);
+		rc = spill_index_scan(&s->index, s->root, s->io, err);
+	}
 	if (!rc && o->dir)
 		log_info("prompt cache %s: %lld pages and %lld snapshots of this model; %llu of %llu MB are used",
 		         o->dir, (long long)s->index.pages, (long long)s->index.snaps,
@@ -146,15 +167,8 @@ void spill_close(struct spill *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_lock(&s->lock);
 	assert(!s->loads);
-	s->closing = true;
-	pthread_cond_signal(&s->wanted);
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
-	if (!s->read_only)
-		pthread_join(s->writer, NULL);
-	pthread_join(s->reader, NULL);
+	stop_threads(s, s->read_only ? 1 : 3);
 	assert(!s->jobs);
 	free_all(s);
 }
@@ -174,7 +188,6 @@ void spill_stats(struct spill *s, struct disk_stats *out)
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
 	out->on = true;
-	out->read_only = s->read_only && s->o.dir;
 	out->pages = s->index.pages;
 	out->snaps = s->index.snaps;
 	out->bytes = s->index.bytes;

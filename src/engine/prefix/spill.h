@@ -10,16 +10,18 @@
  *
  * Nothing here waits for the disk but spill_open, spill_flush and spill_close: bytes
  * to be written are handed over with their memory, and a thread writes them; another
- * thread reads what a load asks for, a few pieces ahead of the taker.  A file
+ * thread reads what a load asks for, a few pieces ahead of the taker; a third looks at what
+ * other programs wrote.  A file
  * that is damaged, of another model or of other tokens is dropped and counted, never
  * used.
  *
  * Pieces of packs are found like files of the folder.  They are never evicted; whatever is dropped, none of them is
  * found any more.
  *
- * The folder belongs to the first that opens it (a lock, gone with its process);
- * others read it and write nothing.  Knows nothing of caches, slots or requests.
- * Any thread. */
+ * Any number of programs read and write one folder, also over a network; there is no
+ * lock.  Files are never changed, a rename alone makes one, and any may go at any
+ * time: then it is not found.  The budget is kept by all (spill_share.h).
+ * Knows nothing of caches, slots or requests.  Any thread. */
 #ifndef ENGINE_SPILL_H
 #define ENGINE_SPILL_H
 
@@ -47,6 +49,8 @@ struct spill_opts {
 	struct digest model;       /* everything the payloads are a function of, besides the tokens */
 	int page_rows;             /* tokens of a page */
 	const struct spill_io *io; /* NULL: the system's */
+	void (*looked)(void *arg); /* on the thread that looks, after each spill_look; must not block.  NULL: none */
+	void *looked_arg;
 };
 
 /* E_IO: the folder cannot be made, listed or written; E_ARG. */
@@ -55,7 +59,7 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err);
 void spill_close(struct spill *s);
 /* Waits until everything handed over so far is written or dropped. */
 void spill_flush(struct spill *s);
-bool spill_read_only(const struct spill *s); /* another process has the folder */
+bool spill_read_only(const struct spill *s); /* there are packs alone */
 int spill_page_rows(const struct spill *s);
 
 /* The keys of tok[0..n): key[0] of the empty prefix under this salt, key[i] of the
@@ -96,10 +100,15 @@ void spill_use(struct spill *s, const struct digest *key, const int32_t *tok, in
 /* A piece that came from disk was of no use: drops and counts it, like damage. */
 void spill_bad(struct spill *s, const struct spill_piece *p);
 
-/* Drops what is there of tok[0..n) (its last page, and the snapshot at its end) and of
+/* Drops what is there, whichever program wrote it, of tok[0..n) (its last page, and the snapshot at its end) and of
  * all that begins with it; key NULL: all of this model, whatever the salt.  Nothing of it
  * is found from now on, and until the files are gone, nothing at all. */
 void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, int n);
+
+/* Has the folder looked at for what other programs wrote: costs little where none did.  What is found by then is found by the
+ * calls below once spill_looked(ticket).  0: there is no folder, and nothing to wait for. */
+uint64_t spill_look(struct spill *s);
+bool spill_looked(struct spill *s, uint64_t ticket);
 
 /* The largest position <= n at which a snapshot and, with pages, all whole pages before it are
  * there; 0: none.  Says nothing of damage yet. */

@@ -1,5 +1,5 @@
-/* spill_core.h - what the files behind spill.h share: spill.c opens and closes, spill_keys.c names pieces, spill_write.c and
- * spill_read.c are the two threads.  For these alone. */
+/* spill_core.h - what the files behind spill.h share: spill.c opens and closes, spill_keys.c names pieces, spill_look.c
+ * sees what other programs did, spill_write.c and spill_read.c write and read; these three have a thread each.  For these alone. */
 #ifndef ENGINE_SPILL_CORE_H
 #define ENGINE_SPILL_CORE_H
 
@@ -7,12 +7,14 @@
 
 #include "engine/prefix/spill.h"
 #include "engine/prefix/spill_index.h"
+#include "engine/prefix/spill_share.h"
 
 /* A piece to be written, or a prefix to be dropped. */
 struct job {
 	struct job *next;
 	struct spill_head head;
 	uint64_t tail;
+	bool again;                   /* over a file that the disk does not give */
 	int32_t *tok;                 /* [head.n_tok] */
 	const void *payload;          /* NULL: not to be written but dropped, the keys below; or all */
 	void (*release)(void *owner); /* of the payload's memory */
@@ -44,13 +46,18 @@ struct spill_load {
 struct spill {
 	struct spill_opts o;
 	const struct spill_io *io;
-	int root, own, lock_file; /* descriptors: the directory, this model's folder in it, the lock */
-	bool read_only;
+	int root, own; /* descriptors: the directory, this model's folder in it */
+	char folder[SPILL_FOLDER], tally[SPILL_TALLY];
+	struct spill_owner owner;
+	bool read_only;    /* there are packs alone */
+	uint64_t tally_kb; /* the writer's alone */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle; /* for the writer; for flush */
 	pthread_cond_t wanted;     /* for the reader */
-	pthread_t writer, reader;
+	pthread_cond_t look;       /* for the one that looks */
+	pthread_cond_t looked;     /* a look is over */
+	pthread_t writer, reader, looker;
 	/* Under the lock. */
 	struct spill_index index;
 	struct job *jobs, **jobs_end;
@@ -60,6 +67,9 @@ struct spill {
 	bool unsynced;       /* names were given that a power cut might take back */
 	int rest, rest_next; /* pieces still to be left alone; after the next failure */
 	int64_t clock;       /* the last time given to a use: they rise */
+	bool looking;        /* one thread lists the folder */
+	uint64_t look_asked, look_done;
+	struct spill_tallies others; /* when their folders were listed; changed by the thread that looks */
 	struct disk_stats stats;
 };
 
@@ -73,8 +83,23 @@ struct spill_entry *spill_entry_of(const struct spill *s, const struct spill_pie
 int64_t spill_tick(struct spill *s);
 void spill_used(struct spill *s, const struct digest *key, const int32_t *tok, int pos); /* spill_use */
 
+/* Learns what other programs did to this model's folder, or all: lists each whose tallies changed, that was not listed for
+ * a minute, or, must, in any case.  Called and returns locked. */
+void spill_look_again(struct spill *s, bool all, bool must);
+
+/* For the writing thread, without the lock: bytes are about to be written; they are there. */
+void spill_announce(struct spill *s, uint64_t bytes);
+void spill_announced(struct spill *s);
+/* Bytes that others announced since their folders were listed. */
+uint64_t spill_others_wrote(struct spill *s);
+/* Makes and opens this model's folder again, where another program removed it. */
+bool spill_folder_again(struct spill *s);
+/* Was a folder not listed for a minute?  With the lock. */
+bool spill_is_old(const struct spill *s);
+
 /* The threads' functions; arg: the struct spill. */
 void *spill_writer(void *arg);
 void *spill_reader(void *arg);
+void *spill_looker(void *arg);
 
 #endif

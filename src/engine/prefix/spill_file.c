@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -188,15 +187,13 @@ int spill_settle(const struct spill_io *io, int dir, int fd, const char *tmp, co
 	return rc;
 }
 
-int spill_file_write(const struct spill_io *io, int dir, const char *name, struct spill_head *h, const int32_t *tok,
-                     const void *payload, int64_t used_ns)
+int spill_file_write(const struct spill_io *io, int dir, const char *tmp, const char *name, struct spill_head *h,
+                     const int32_t *tok, const void *payload, int64_t used_ns)
 {
-	char tmp[SPILL_NAME + sizeof(SPILL_TMP)];
 	int fd, rc;
 
 	assert(h->n_tok && h->payload_bytes);
 	h->sum = check128(tok, h->n_tok * sizeof(*tok), payload, h->payload_bytes);
-	snprintf(tmp, sizeof(tmp), SPILL_TMP "%s", name);
 	fd = io->open(io, dir, tmp, O_WRONLY | O_CREAT | O_TRUNC);
 	if (fd < 0)
 		return errno;
@@ -216,7 +213,8 @@ int spill_read_all(const struct spill_io *io, int fd, void *p, size_t n, uint64_
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return err_set(err, E_IO, "at byte %llu: %s", (unsigned long long)at, strerror(errno));
+			return err_set(err, errno == ESTALE ? E_MISSING : E_IO, "at byte %llu: %s",
+			               (unsigned long long)at, strerror(errno));
 		if (!got)
 			return err_set(err, E_FORMAT, "ends at byte %llu, %zu are missing", (unsigned long long)at, n);
 		to += got;
@@ -314,9 +312,10 @@ int spill_file_open(const struct spill_io *io, int dir, const char *name, struct
 	int fd = io->open(io, dir, name, O_RDONLY), rc = 0;
 
 	if (fd < 0)
-		return err_set(err, errno == ENOENT ? E_MISSING : E_IO, "%s: %s", name, strerror(errno));
+		return err_set(err, errno == ENOENT || errno == ESTALE ? E_MISSING : E_IO, "%s: %s", name,
+		               strerror(errno));
 	if (fstat(fd, &st))
-		rc = err_set(err, E_IO, "%s: %s", name, strerror(errno));
+		rc = err_set(err, errno == ESTALE ? E_MISSING : E_IO, "%s: %s", name, strerror(errno));
 	else if (!S_ISREG(st.st_mode))
 		rc = err_set(err, E_FORMAT, "%s: not a regular file", name);
 	if (rc)
@@ -340,6 +339,22 @@ int spill_file_read(const struct spill_io *io, int dir, const char *name, struct
 	if (rc && err)
 		err_prefix(err, "%s", name);
 	return rc;
+}
+
+int spill_file_discard(const struct spill_io *io, int dir, const char *tmp, const char *name, struct spill_head *want,
+                       size_t most, const int32_t *tok)
+{
+	void *payload;
+	int rc;
+
+	if (io->rename(io, dir, name, tmp))
+		return errno == ENOENT ? E_FORMAT : E_IO;
+	rc = spill_file_read(io, dir, tmp, want, most, tok, &payload, NULL);
+	free(payload);
+	if (rc != E_FORMAT)
+		return io->rename(io, dir, tmp, name) || rc ? E_IO : E_GONE;
+	io->unlink(io, dir, tmp);
+	return E_FORMAT;
 }
 
 int spill_copy(const struct spill_io *io, const struct spill_part *from, int to, struct digest *sum,
@@ -374,20 +389,6 @@ int spill_copy(const struct spill_io *io, const struct spill_part *from, int to,
 }
 
 /* ---- the folder ---- */
-
-int spill_lock(int root, const char *dir, int *out, struct err *err)
-{
-	int fd = openat(root, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc = 0;
-
-	*out = fd;
-	if (fd < 0)
-		return err_set(err, E_IO, "%s/lock: %s", dir, strerror(errno));
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		rc = errno == EWOULDBLOCK ? E_FULL : E_IO;
-		err_set(err, rc, "%s/lock: %s", dir, rc == E_FULL ? "another program has it" : strerror(errno));
-	}
-	return rc;
-}
 
 void spill_folder_name(const struct digest *model, char out[SPILL_FOLDER])
 {

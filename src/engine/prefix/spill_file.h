@@ -63,10 +63,10 @@ int spill_head_get(struct spill_head *h, const uint8_t *p, size_t n, uint64_t fi
 /* Gives the file fd, written in folder dir as tmp, its name once it is on the disk, and closes it.  After a failure, also one
  * before the call (failed, an errno), tmp is removed.  0 or an errno. */
 int spill_settle(const struct spill_io *io, int dir, int fd, const char *tmp, const char *name, int failed);
-/* Writes a file, used last at used_ns (its modification time).  h->sum is filled in.
+/* Writes a file, first as tmp; used last at used_ns (its modification time).  h->sum is filled in.
  * 0 or an errno; then nothing is left behind, if the disk lets that be. */
-int spill_file_write(const struct spill_io *io, int dir, const char *name, struct spill_head *h, const int32_t *tok,
-                     const void *payload, int64_t used_ns);
+int spill_file_write(const struct spill_io *io, int dir, const char *tmp, const char *name, struct spill_head *h,
+                     const int32_t *tok, const void *payload, int64_t used_ns);
 
 /* A file, or a part of one: its bytes [at, at + bytes). */
 struct spill_part {
@@ -85,17 +85,23 @@ int spill_part_read(const struct spill_io *io, const struct spill_part *part, st
  * spill_head.sum should be. */
 int spill_copy(const struct spill_io *io, const struct spill_part *from, int to, struct digest *sum,
                struct check128 *body, struct err *err);
-/* All n bytes at `at`: E_IO; E_FORMAT where the file ends first. */
+/* All n bytes at `at`: E_IO; E_FORMAT where the file ends first; E_MISSING: it was removed (ESTALE, over a network). */
 int spill_read_all(const struct spill_io *io, int fd, void *p, size_t n, uint64_t at, struct err *err);
 /* All n bytes to a file at its offset: 0 or an errno. */
 int spill_write_all(const struct spill_io *io, int fd, const void *p, size_t n);
 
 /* Reads the file that should be *want (all but sum) over tok[0..want->n_tok), into
  * *payload, which the caller frees.  want->payload_bytes 0: any, but at most `most`,
- * and filled in.  E_MISSING: no such file.  E_FORMAT: not what its name says, or
+ * and filled in.  E_MISSING: no such file, or it went while it was read (ESTALE).  E_FORMAT: not what its name says, or
  * damaged.  E_IO: the disk does not give it. */
 int spill_file_read(const struct spill_io *io, int dir, const char *name, struct spill_head *want, size_t most,
                     const int32_t *tok, void **payload, struct err *err);
+
+/* Removes a file that spill_file_read called damaged; under the name tmp, by which it is read once more: another program
+ * may have written it anew meanwhile.  E_FORMAT: it is gone; E_GONE: it was written anew, and stays; E_IO: it cannot be
+ * removed. */
+int spill_file_discard(const struct spill_io *io, int dir, const char *tmp, const char *name, struct spill_head *want,
+                       size_t most, const int32_t *tok);
 
 /* Names: KEY.page, and KEY.POSITION.TAIL.snap, where tail is check64 of the tokens
  * after the last whole page.  The parser fills kind, pos (snapshots), key and tail;
@@ -103,9 +109,6 @@ int spill_file_read(const struct spill_io *io, int dir, const char *name, struct
 void spill_name_put(char out[SPILL_NAME], enum spill_kind kind, const struct digest *key, uint32_t pos, uint64_t tail);
 int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, uint32_t *pos, uint64_t *tail);
 
-/* Takes the lock of a folder of kept prefixes, whose one writer has it while *out is open; to be closed in any case where it
- * is not -1.  E_FULL: another program has the lock; E_IO. */
-int spill_lock(int root, const char *dir, int *out, struct err *err);
 /* The name of a model's folder in it. */
 enum { SPILL_FOLDER = 17 };
 void spill_folder_name(const struct digest *model, char out[SPILL_FOLDER]);

@@ -9,11 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "engine/prefix/spill_share.h"
 
 enum { FOLDER_NAME = SPILL_FOLDER - 1 };
+/* A folder without pieces goes when it was not changed for this long: a server that just started may have made it. */
+enum { EMPTY_S = 86400 };
 
 /* ---- rings ---- */
 
@@ -34,7 +39,7 @@ static void link_cut(struct spill_link *l)
 	link_init(l);
 }
 
-/* Before the ring's own place: the last. */
+/* Before a place; before the ring's own: the last. */
 static void link_put(struct spill_link *ring, struct spill_link *l)
 {
 	l->prev = ring->prev;
@@ -69,8 +74,7 @@ void spill_index_init(struct spill_index *x, const char *own_folder)
 	link_init(&x->use);
 	link_init(&x->stale);
 	link_init(&x->packed);
-	x->folder = xmalloc(sizeof(*x->folder));
-	x->folder[x->n_folder++] = xstrdup(own_folder);
+	spill_index_folder(x, own_folder);
 }
 
 void spill_index_unpack(struct spill_index *x)
@@ -85,7 +89,7 @@ void spill_index_fini(struct spill_index *x)
 	while (!link_alone(&x->use))
 		spill_index_remove(x, of_use(x->use.next));
 	for (int i = 0; i < x->n_folder; i++)
-		free(x->folder[i]);
+		free(x->folder[i].name);
 	free(x->folder);
 	free(x->bucket);
 }
@@ -118,6 +122,7 @@ static void insert(struct spill_index *x, struct spill_entry *e)
 	e->chain = *at;
 	*at = e;
 	x->n++;
+	e->seen = x->listing;
 	link_init(&e->stale);
 	link_put(e->pack ? &x->packed : &x->use, &e->use);
 }
@@ -174,6 +179,7 @@ void spill_index_written(struct spill_index *x, struct spill_entry *e, uint64_t 
 {
 	assert(e->queued);
 	e->queued = false;
+	e->seen = x->listing;
 	e->bytes = bytes;
 	x->bytes += bytes;
 	if (!e->folder)
@@ -209,6 +215,18 @@ void spill_index_use(struct spill_index *x, struct spill_entry *e, int64_t used)
 		link_put(&x->stale, &e->stale);
 }
 
+void spill_index_move(struct spill_index *x, struct spill_entry *e, int64_t used)
+{
+	struct spill_link *at;
+
+	e->used = used;
+	link_cut(&e->use);
+	at = x->use.prev;
+	while (at != &x->use && of_use(at)->used > used)
+		at = at->prev;
+	link_put(at->next, &e->use);
+}
+
 struct spill_entry *spill_index_each(const struct spill_index *x, struct spill_entry *e)
 {
 	struct spill_link *l = e ? e->use.next : x->use.next;
@@ -239,69 +257,139 @@ void spill_index_path(const struct spill_index *x, const struct spill_entry *e, 
 	char name[SPILL_NAME];
 
 	spill_name_put(name, e->kind, &e->key, e->pos, e->tail);
-	snprintf(out, SPILL_PATH, "%s/%s", x->folder[e->folder], name);
+	snprintf(out, SPILL_PATH, "%s/%s", x->folder[e->folder].name, name);
 }
 
 /* ---- listing ---- */
 
-struct found {
-	struct spill_entry **v;
-	size_t n, cap;
-};
-
-static void scan_file(struct found *f, int dir, int folder, const char *name)
+int spill_index_folder(struct spill_index *x, const char *name)
 {
-	struct spill_entry *e, got = { .folder = folder };
-	struct stat st;
-
-	if (spill_name_get(name, &got.kind, &got.key, &got.pos, &got.tail) ||
-	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
-		return;
-	got.bytes = (uint64_t)st.st_size;
-	got.used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-	if (f->n == f->cap) {
-		f->cap = f->cap ? 2 * f->cap : 256;
-		f->v = xrealloc(f->v, size_mul(f->cap, sizeof(*f->v)));
-	}
-	e = xmalloc(sizeof(*e));
-	*e = got;
-	f->v[f->n++] = e;
+	for (int i = 0; i < x->n_folder; i++)
+		if (!strcmp(x->folder[i].name, name))
+			return i;
+	x->folder = xrealloc(x->folder, size_mul((size_t)x->n_folder + 1, sizeof(*x->folder)));
+	x->folder[x->n_folder] = (struct spill_folder){ .name = xstrdup(name), .listed = INT64_MIN / 2 };
+	return x->n_folder++;
 }
 
-static int scan_folder(struct found *f, int root, const char *path, int folder, bool clean, const struct spill_io *io,
-                       struct err *err)
+uint64_t spill_index_begin(struct spill_index *x)
 {
-	int fd = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return ++x->listing;
+}
+
+bool spill_index_see(struct spill_index *x, const struct spill_found *f)
+{
+	struct spill_entry *e = spill_index_find(x, f->kind, &f->key, f->pos, f->tail);
+
+	if (e)
+		e->seen = x->listing;
+	return e != NULL;
+}
+
+void spill_index_found(struct spill_index *x, const struct spill_found *f)
+{
+	struct spill_entry *e = xcalloc(1, sizeof(*e));
+
+	*e = (struct spill_entry){
+		.kind = f->kind, .key = f->key, .pos = f->pos, .tail = f->tail, .folder = f->folder
+	};
+	e->queued = true;
+	insert(x, e);
+	spill_index_written(x, e, f->bytes);
+	spill_index_move(x, e, f->used);
+}
+
+void spill_index_end(struct spill_index *x, int folder, uint64_t listing)
+{
+	struct spill_link *next;
+
+	for (struct spill_link *l = x->use.next; l != &x->use; l = next) {
+		struct spill_entry *e = of_use(l);
+
+		next = l->next;
+		if (e->folder == folder && !e->queued && e->seen < listing)
+			spill_index_remove(x, e);
+	}
+}
+
+static void list_put(struct spill_list *to, const char *name, int folder)
+{
+	struct spill_found f = { .folder = folder };
+
+	if (spill_name_get(name, &f.kind, &f.key, &f.pos, &f.tail))
+		return;
+	if (to->n == to->cap) {
+		to->cap = to->cap ? 2 * to->cap : 256;
+		to->v = xrealloc(to->v, size_mul(to->cap, sizeof(*to->v)));
+	}
+	to->v[to->n++] = f;
+}
+
+static DIR *open_folder(int root, const char *name)
+{
+	int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	char about[SPILL_FOLDER + sizeof(SPILL_ABOUT)];
-	size_t before = f->n;
+
+	if (!d && fd >= 0)
+		close(fd);
+	return d;
+}
+
+bool spill_list_folder(int root, const char *folder, int number, struct spill_list *out)
+{
+	DIR *d = open_folder(root, folder);
 	struct dirent *e;
 
-	snprintf(about, sizeof(about), "%s/" SPILL_ABOUT, path);
-	if (!d) {
-		if (fd >= 0)
-			close(fd);
-		return folder ? 0 : err_set(err, E_IO, "%s: %s", path, strerror(errno));
-	}
-	while ((e = readdir(d))) {
-		if (!strncmp(e->d_name, SPILL_TMP, strlen(SPILL_TMP))) {
-			if (clean)
-				io->unlink(io, fd, e->d_name);
-		} else {
-			scan_file(f, fd, folder, e->d_name);
-		}
-	}
+	if (!d)
+		return false;
+	while ((e = readdir(d)))
+		list_put(out, e->d_name, number);
 	closedir(d);
-	if (clean && folder && f->n == before) {
-		unlinkat(root, about, 0);
-		unlinkat(root, path, AT_REMOVEDIR); /* refused unless it is empty */
-	}
-	return 0;
+	return true;
+}
+
+bool spill_found_stat(int root, const char *folder, struct spill_found *f)
+{
+	char name[SPILL_NAME], path[SPILL_PATH];
+	struct stat st;
+
+	spill_name_put(name, f->kind, &f->key, f->pos, f->tail);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+		return false;
+	f->bytes = (uint64_t)st.st_size;
+	f->used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	return true;
+}
+
+/* Removes what programs that have ended left in a folder. */
+static void clean_folder(int root, const char *name, const struct spill_io *io)
+{
+	DIR *d = open_folder(root, name);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (spill_tmp_left(dirfd(d), e->d_name))
+			io->unlink(io, dirfd(d), e->d_name);
+	if (d)
+		closedir(d);
+}
+
+static void remove_empty(int root, const char *name)
+{
+	char about[SPILL_FOLDER + sizeof(SPILL_ABOUT)];
+	struct stat st;
+
+	if (fstatat(root, name, &st, AT_SYMLINK_NOFOLLOW) || time(NULL) - st.st_mtime < EMPTY_S)
+		return;
+	snprintf(about, sizeof(about), "%s/" SPILL_ABOUT, name);
+	unlinkat(root, about, 0);
+	unlinkat(root, name, AT_REMOVEDIR); /* refused unless it is empty */
 }
 
 static int by_use(const void *a, const void *b)
 {
-	const struct spill_entry *x = *(struct spill_entry *const *)a, *y = *(struct spill_entry *const *)b;
+	const struct spill_found *x = a, *y = b;
 
 	return (x->used > y->used) - (x->used < y->used);
 }
@@ -313,38 +401,45 @@ static bool folder_name(const char *name)
 	return strlen(name) == FOLDER_NAME && !hex_get(b, sizeof(b), name);
 }
 
-int spill_index_scan(struct spill_index *x, int root, bool clean, const struct spill_io *io, struct err *err)
+/* Adds the files of a folder to the list; false: it cannot be listed. */
+static bool scan_folder(struct spill_index *x, int folder, int root, const struct spill_io *io, struct spill_list *list)
 {
-	struct found f = { 0 };
-	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct spill_folder *f = &x->folder[folder];
+	size_t n = list->n, from = n;
+
+	clean_folder(root, f->name, io);
+	f->listed = clock_monotonic_ns();
+	if (!spill_list_folder(root, f->name, folder, list))
+		return false;
+	for (size_t i = from; i < list->n; i++)
+		if (spill_found_stat(root, f->name, &list->v[i]))
+			list->v[n++] = list->v[i];
+	list->n = n;
+	if (folder && n == from)
+		remove_empty(root, f->name);
+	return true;
+}
+
+int spill_index_scan(struct spill_index *x, int root, const struct spill_io *io, struct err *err)
+{
+	DIR *d = open_folder(root, ".");
+	struct spill_list list = { 0 };
 	struct dirent *e;
+	int rc = 0;
 
-	if (!d) {
-		if (fd >= 0)
-			close(fd);
+	if (!d)
 		return err_set(err, E_IO, "%s", strerror(errno));
-	}
-	rc = scan_folder(&f, root, x->folder[0], 0, clean, io, err);
-	while (!rc && (e = readdir(d))) {
-		if (clean && !strncmp(e->d_name, SPILL_TMP, strlen(SPILL_TMP)))
-			io->unlink(io, root, e->d_name);
-		if (!folder_name(e->d_name) || !strcmp(e->d_name, x->folder[0]))
-			continue;
-		x->folder = xrealloc(x->folder, size_mul((size_t)x->n_folder + 1, sizeof(*x->folder)));
-		x->folder[x->n_folder] = xstrdup(e->d_name);
-		rc = scan_folder(&f, root, e->d_name, x->n_folder++, clean, io, err);
-	}
+	clean_folder(root, ".", io);
+	if (!scan_folder(x, 0, root, io, &list))
+		rc = err_set(err, E_IO, "%s: %s", x->folder[0].name, strerror(errno));
+	while (!rc && (e = readdir(d)))
+		if (folder_name(e->d_name) && strcmp(e->d_name, x->folder[0].name))
+			scan_folder(x, spill_index_folder(x, e->d_name), root, io, &list);
 	closedir(d);
-	if (f.n)
-		qsort(f.v, f.n, sizeof(*f.v), by_use);
-	for (size_t i = 0; i < f.n; i++) {
-		uint64_t bytes = f.v[i]->bytes;
-
-		f.v[i]->queued = true;
-		insert(x, f.v[i]);
-		spill_index_written(x, f.v[i], bytes);
-	}
-	free(f.v);
+	if (list.n)
+		qsort(list.v, list.n, sizeof(*list.v), by_use);
+	for (size_t i = 0; i < list.n; i++)
+		spill_index_found(x, &list.v[i]);
+	free(list.v);
 	return rc;
 }

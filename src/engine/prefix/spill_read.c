@@ -14,7 +14,7 @@
 
 static bool on_disk(const struct spill_entry *e)
 {
-	return e && !e->queued;
+	return e && !e->queued && !e->unread;
 }
 
 static int find_pages(struct spill *s, const struct digest *key, int n_page)
@@ -172,24 +172,23 @@ static void load_piece(const struct spill_load *l, struct spill_piece *p, struct
 	want->payload_bytes = l->snap ? 0 : l->w.page_bytes;
 }
 
-/* Forgets a piece that could not be read, and removes its file.  Called with the lock held, since otherwise
- * a new file could have the name by the time of the removal. */
-static void read_failed(struct spill *s, const struct spill_piece *p, const char *name, const struct err *err)
+/* Forgets a piece that could not be read.  The file of one that the disk does not give stays: it may be the way to the disk
+ * that fails, and other programs read it.  Called locked. */
+static void read_failed(struct spill *s, const struct spill_piece *p, const struct err *err)
 {
 	struct spill_entry *e = spill_entry_of(s, p);
-	bool packed;
 
-	if (!on_disk(e))
-		return; /* evicted since, or being written anew */
-	packed = e->pack != 0;
-	spill_index_remove(&s->index, e);
+	if (!on_disk(e) || err->code == E_GONE)
+		return; /* evicted since, or written anew */
+	if (err->code == E_IO && !e->pack)
+		e->unread = true;
+	else
+		spill_index_remove(&s->index, e);
 	if (err->code == E_MISSING) {
 		s->stats.vanished++;
 		return;
 	}
 	s->stats.damaged++;
-	if (!s->read_only && !packed)
-		s->io->unlink(s->io, s->own, name);
 	if (!(s->stats.damaged & (s->stats.damaged - 1)))
 		log_warn("prompt cache %s: dropped %s", s->o.dir ? s->o.dir : "(packs)", err->msg);
 }
@@ -198,12 +197,16 @@ void spill_bad(struct spill *s, const struct spill_piece *p)
 {
 	const struct err err = { .code = E_FORMAT, .msg = "a piece that does not fit" };
 	char name[SPILL_NAME];
+	struct spill_entry *e;
 	struct spill_head h;
 
 	spill_head_fill(s, p, &h);
 	spill_name_put(name, p->kind, &h.key, h.pos, p->kind == SPILL_SNAP ? spill_tail(s, p->tok, p->pos) : 0);
 	pthread_mutex_lock(&s->lock);
-	read_failed(s, p, name, &err);
+	e = spill_entry_of(s, p);
+	if (on_disk(e) && !e->pack)
+		s->io->unlink(s->io, s->own, name);
+	read_failed(s, p, &err);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -225,7 +228,7 @@ static void read_one(struct spill *s, struct spill_load *l)
 	struct spill_head want;
 	struct got *g = xcalloc(1, sizeof(*g));
 	struct err err = { 0 };
-	char name[SPILL_NAME];
+	char name[SPILL_NAME], tmp[SPILL_TMP_NAME];
 	struct spill_part part;
 	const int32_t *tok;
 	bool packed;
@@ -241,11 +244,16 @@ static void read_one(struct spill *s, struct spill_load *l)
 	from = clock_monotonic_ns();
 	rc = packed ? spill_part_read(s->io, &part, &want, l->w.snap_max, tok, &g->got.payload, &err) :
 	              spill_file_read(s->io, s->own, name, &want, l->w.snap_max, tok, &g->got.payload, &err);
+	if (rc == E_FORMAT && !packed) {
+		spill_tmp_name(&s->owner, name, tmp);
+		load_piece(l, &p, &want);
+		err.code = spill_file_discard(s->io, s->own, tmp, name, &want, l->w.snap_max, tok);
+	}
 	pthread_mutex_lock(&s->lock);
 	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
 	l->busy = false;
 	if (rc) {
-		read_failed(s, &p, name, &err);
+		read_failed(s, &p, &err);
 		free(g);
 		l->ended = l->failed = true;
 	} else {

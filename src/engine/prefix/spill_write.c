@@ -15,6 +15,8 @@
 
 /* After the disk refused, 1, 2, 4 .. this many pieces are not even tried. */
 enum { REST_MAX = 64 };
+/* More than this part of the budget that others wrote, and the folder is listed before files go for it. */
+enum { SLACK = 16 };
 
 /* ---- writing ---- */
 
@@ -29,12 +31,14 @@ static void job_free(struct job *j)
 
 bool spill_wants(struct spill *s, const struct spill_piece *p)
 {
+	const struct spill_entry *e;
 	bool wants;
 
 	if (s->read_only)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	wants = !spill_entry_of(s, p);
+	e = spill_entry_of(s, p);
+	wants = !e || e->unread;
 	pthread_mutex_unlock(&s->lock);
 	return wants;
 }
@@ -73,6 +77,7 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
                    void (*release)(void *owner), void *owner)
 {
 	struct job *j = xcalloc(1, sizeof(*j));
+	struct spill_entry *e;
 	bool taken = false;
 
 	spill_head_fill(s, p, &j->head);
@@ -84,7 +89,11 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
 	memcpy(j->tok, p->tok + (uint32_t)p->pos - j->head.n_tok, j->head.n_tok * sizeof(*j->tok));
 	j->tail = p->kind == SPILL_SNAP ? spill_tail(s, p->tok, p->pos) : 0;
 	pthread_mutex_lock(&s->lock);
-	if (!s->read_only && !spill_entry_of(s, p) && !refuse(s, j)) {
+	e = spill_entry_of(s, p);
+	if (!s->read_only && (!e || e->unread) && !refuse(s, j)) {
+		j->again = e != NULL;
+		if (e)
+			spill_index_remove(&s->index, e);
 		spill_index_add(&s->index, p->kind, &j->head.key, j->head.pos, j->tail, spill_tick(s));
 		s->stats.queue_bytes += n;
 		*s->jobs_end = j;
@@ -99,21 +108,51 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
 	return E_FULL;
 }
 
-/* Takes files out until `need` bytes more fit.  Called and returns locked. */
+/* Takes out the oldest file, unless another program has used it since; then it is no longer the oldest.  The index keeps it
+ * until the file is gone, or a listing at the same time would add it anew.  Called and returns locked. */
+static void evict_one(struct spill *s, struct spill_entry *e)
+{
+	const struct spill_entry is = *e;
+	char path[SPILL_PATH];
+	struct stat st;
+	int64_t used = 0;
+	bool there;
+
+	spill_index_path(&s->index, e, path);
+	pthread_mutex_unlock(&s->lock);
+	there = !fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW);
+	if (there)
+		used = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	if (used <= is.used)
+		s->io->unlink(s->io, s->root, path);
+	pthread_mutex_lock(&s->lock);
+	e = spill_index_find(&s->index, is.kind, &is.key, is.pos, is.tail);
+	if (!e || e->queued)
+		return;
+	if (used > is.used) {
+		if (e->used == is.used)
+			spill_index_move(&s->index, e, used);
+		return;
+	}
+	spill_index_remove(&s->index, e);
+	s->stats.evicted += there;
+}
+
+/* Takes files out until `need` bytes more fit, with those that other programs are writing.  Called and returns locked. */
 static void make_room(struct spill *s, uint64_t need)
 {
+	uint64_t others, max = s->o.bytes_max;
 	struct spill_entry *e;
 
-	while (s->index.bytes + need > s->o.bytes_max && (e = spill_index_oldest(&s->index))) {
-		char path[SPILL_PATH];
-
-		spill_index_path(&s->index, e, path);
-		spill_index_remove(&s->index, e);
-		s->stats.evicted++;
-		pthread_mutex_unlock(&s->lock);
-		s->io->unlink(s->io, s->root, path);
-		pthread_mutex_lock(&s->lock);
+	pthread_mutex_unlock(&s->lock);
+	others = spill_others_wrote(s);
+	pthread_mutex_lock(&s->lock);
+	if (s->index.bytes + others + need > max && (others > max / SLACK || spill_is_old(s))) {
+		spill_look_again(s, true, false);
+		others = 0;
 	}
+	while (s->index.bytes + others + need > max && (e = spill_index_oldest(&s->index)))
+		evict_one(s, e);
 }
 
 static void write_failed(struct spill *s, int errnum)
@@ -153,6 +192,23 @@ static void job_over(struct spill *s, struct job *j, bool written)
 	job_free(j);
 }
 
+/* 0 or an errno.  A file that another program wrote meanwhile is as good, and stays. */
+static int write_file(struct spill *s, const char *name, struct job *j, int64_t used)
+{
+	char tmp[SPILL_TMP_NAME];
+	struct stat st;
+	int rc;
+
+	if (!j->again && !fstatat(s->own, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size == size_of(&j->head))
+		return 0;
+	spill_tmp_name(&s->owner, name, tmp);
+	rc = spill_file_write(s->io, s->own, tmp, name, &j->head, j->tok, j->payload, used);
+	if ((rc == ENOENT || rc == ESTALE) && spill_folder_again(s))
+		rc = spill_file_write(s->io, s->own, tmp, name, &j->head, j->tok, j->payload, used);
+	return rc;
+}
+
 /* Called and returns locked. */
 static void write_one(struct spill *s)
 {
@@ -169,13 +225,18 @@ static void write_one(struct spill *s)
 		job_over(s, j, false);
 		return;
 	}
+	pthread_mutex_unlock(&s->lock);
+	spill_announce(s, size_of(&j->head)); /* first: two that write at once do not both take the last room */
+	pthread_mutex_lock(&s->lock);
 	make_room(s, size_of(&j->head));
 	e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
 	assert(e && e->queued);
 	used = e->used;
 	pthread_mutex_unlock(&s->lock);
 	spill_name_put(name, j->head.kind, &j->head.key, j->head.pos, j->tail);
-	rc = spill_file_write(s->io, s->own, name, &j->head, j->tok, j->payload, used);
+	rc = write_file(s, name, j, used);
+	if (!rc)
+		spill_announced(s);
 	pthread_mutex_lock(&s->lock);
 	if (rc)
 		write_failed(s, rc);
@@ -213,10 +274,12 @@ void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, i
 static void drop_one(struct spill *s)
 {
 	struct job *j = s->jobs;
-	struct spill_name *v = xmalloc(size_mul(s->index.n + 1, sizeof(*v)));
+	struct spill_name *v;
 	size_t n = 0;
 
 	job_pop(s);
+	spill_look_again(s, false, true);
+	v = xmalloc(size_mul(s->index.n + 1, sizeof(*v)));
 	spill_index_unpack(&s->index);
 	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e));)
 		if (!e->folder && !e->queued)
@@ -275,6 +338,11 @@ static bool sync_names(struct spill *s)
 	pthread_mutex_unlock(&s->lock);
 	s->io->sync(s->io, s->own);
 	pthread_mutex_lock(&s->lock);
+	/* What others were writing may not have been counted: the last to write puts it right. */
+	if (s->others.n && s->index.bytes > s->o.bytes_max - s->o.bytes_max / SLACK) {
+		spill_look_again(s, true, false);
+		make_room(s, 0);
+	}
 	s->writing = false;
 	return true;
 }

@@ -219,8 +219,8 @@ static void put_disk(const struct page *p, const struct disk_stats *d)
 {
 	if (!d->on)
 		return;
-	gauge(p, "disk_read_only", "1: another process has the folder of kept prefixes.", d->read_only);
-	gauge(p, "disk_bytes", "Bytes of its files, other models' included.", (double)d->bytes);
+	gauge(p, "disk_bytes", "Bytes of the files in the folder of kept prefixes, other models' included.",
+	      (double)d->bytes);
 	gauge(p, "disk_bytes_max", "Budget of the folder.", (double)d->bytes_max);
 	gauge(p, "disk_pages", "Pages of this model's in it.", (double)d->pages);
 	gauge(p, "disk_snapshots", "Snapshots of this model's in it.", (double)d->snaps);
@@ -234,6 +234,7 @@ static void put_disk(const struct page *p, const struct disk_stats *d)
 	counter(p, "disk_failed_total", "Not written: the disk refused, or is left alone after it did.", d->failed);
 	counter(p, "disk_damaged_total", "Found wrong or unreadable, and removed.", d->damaged);
 	counter(p, "disk_vanished_total", "Gone when they were wanted.", d->vanished);
+	counter(p, "disk_found_total", "Pieces found that other programs wrote.", d->found);
 	counter(p, "disk_evicted_total", "Files that were evicted.", d->evicted);
 	counter(p, "disk_loads_total", "Prompts that waited for a prefix from disk.", d->loads);
 	counter(p, "disk_given_up_total", "Waits that were given up: damaged, gone or too slow.", d->given_up);
