@@ -595,6 +595,16 @@ static void log_step(const struct engine *e, int64_t began)
 		(double)e->ready_ns / 1e6);
 }
 
+static void count_rows(struct engine_stats *s, int rows)
+{
+	int i = 0;
+
+	while (i < STEP_SIZES - 1 && rows > 1 << i)
+		i++;
+	s->step_rows[i]++;
+	s->step_rows_sum += rows;
+}
+
 static bool step(struct engine *e)
 {
 	struct caches *caches = &e->m->caches;
@@ -650,6 +660,7 @@ static bool step(struct engine *e)
 	for (int i = 0; i < b->n_item; i++)
 		move_on(e, b->item[i].req);
 	e->stats.steps++;
+	count_rows(&e->stats, b->n_row);
 	e->stats.last_step_ns = engine_now(e);
 	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos,
 	           (double)(e->stats.last_step_ns - began - e->keep_ns));

@@ -278,15 +278,18 @@ int engine_prefix_explain(struct engine *e, const struct prefix_spot *prompt, st
 bool engine_step(struct engine *e);
 
 /* A snapshot of counters for /metrics and /health; any thread. */
+enum { STEP_SIZES = 16 };
 struct engine_stats {
 	int running, waiting;
 	int64_t steps, requests, finished[4]; /* by enum finish */
-	int64_t cancelled[N_STAGE];           /* by where it was then */
-	int64_t refused[N_LIMIT];             /* submits that said E_FULL or E_LATE */
-	int64_t late;                         /* taken, and ended by their deadline */
-	int64_t preempted;                    /* times a running request went back to waiting ... */
-	int64_t yielded;                      /* those of them that made place for another client */
-	int64_t resumed;                      /* times one came back from its snapshot, nothing computed again */
+	int64_t step_rows[STEP_SIZES]; /* steps, by their rows: at most 1, 2, 4 ..., and more than all of these */
+	int64_t step_rows_sum;
+	int64_t cancelled[N_STAGE]; /* by where it was then */
+	int64_t refused[N_LIMIT];   /* submits that said E_FULL or E_LATE */
+	int64_t late;               /* taken, and ended by their deadline */
+	int64_t preempted;          /* times a running request went back to waiting ... */
+	int64_t yielded;            /* those of them that made place for another client */
+	int64_t resumed;            /* times one came back from its snapshot, nothing computed again */
 	int64_t prompt_tokens, cached_tokens, output_tokens;
 	bool device_lost;     /* the backend's device failed: every request fails */
 	int64_t last_step_ns; /* clock of the last step's end */

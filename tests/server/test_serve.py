@@ -516,6 +516,10 @@ class Limits(unittest.TestCase):
             s.until("idle", requests_running=0)
             usage = s.post(COMPLETIONS, {"prompt": ids, "max_tokens": 1}).json()["usage"]
             self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], 0.45 * n, how)
+        m = s.metrics()
+        self.assertEqual(m["weft_step_tokens_count"], m["weft_steps_total"])
+        self.assertGreater(m["weft_step_tokens_sum"], n)
+        self.assertLess(m['weft_step_tokens_bucket{le="4"}'], m['weft_step_tokens_bucket{le="8"}'])
 
     def test_share(self):
         s = self.serve("--parallel", "1", "--queue", "4")

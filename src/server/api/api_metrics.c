@@ -1,6 +1,7 @@
 /* api_metrics.c - GET /metrics: what the server and its engine count, in Prometheus' text format 0.0.4.
  *
  * Our own names come first, then those of vLLM for what has the same meaning there, since gateways scrape them. */
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -101,8 +102,19 @@ struct shared {
 	const struct histogram *h; /* DISTRIBUTION: that, not value */
 };
 
+static struct histogram rows_of_steps(const struct engine_stats *e)
+{
+	static const double bounds[STEP_SIZES - 1] = { 1,   2,   4,    8,    16,   32,   64,   128,
+		                                       256, 512, 1024, 2048, 4096, 8192, 16384 };
+	struct histogram h = { .bound = bounds, .n = STEP_SIZES - 1, .sum = (double)e->step_rows_sum };
+
+	memcpy(h.count, e->step_rows, sizeof e->step_rows);
+	return h;
+}
+
 static void put_shared(const struct page *p, bool vllm, const struct metrics *m, const struct engine_stats *e)
 {
+	struct histogram steps = rows_of_steps(e);
 	double pages_used = e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0;
 	const struct shared all[] = {
 		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running,
@@ -132,6 +144,9 @@ static void put_shared(const struct page *p, bool vllm, const struct metrics *m,
 		  DISTRIBUTION, 0, &m->prefill },
 		{ "decode_seconds", "request_decode_time_seconds", "From the first token to the end.", DISTRIBUTION, 0,
 		  &m->decode },
+		{ NULL, "request_inference_time_seconds", "From the first step to the end.", DISTRIBUTION, 0,
+		  &m->inference },
+		{ "step_tokens", "iteration_tokens_total", "Tokens that a step computed.", DISTRIBUTION, 0, &steps },
 		{ "request_seconds", "e2e_request_latency_seconds", "From a complete request to the end of its answer.",
 		  DISTRIBUTION, 0, &m->whole },
 		{ "request_prompt_tokens", "request_prompt_tokens", "Tokens of a prompt.", DISTRIBUTION, 0,
@@ -146,6 +161,8 @@ static void put_shared(const struct page *p, bool vllm, const struct metrics *m,
 		  NULL },
 		{ NULL, "gpu_prefix_cache_hit_rate", "Hits by queries, 0 to 1.", GAUGE,
 		  e->prompt_tokens ? (double)e->cached_tokens / (double)e->prompt_tokens : 0, NULL },
+		{ NULL, "request_max_num_generation_tokens", "As request_generation_tokens.", DISTRIBUTION, 0,
+		  &m->output_tokens },
 		{ NULL, "time_per_output_token_seconds", "As inter_token_latency_seconds.", DISTRIBUTION, 0,
 		  &m->next_token },
 	};

@@ -24,7 +24,7 @@ void metrics_init(struct metrics *m)
 	memset(m, 0, sizeof *m);
 	m->first_token = m->queue = HISTOGRAM(first_token_bounds);
 	m->next_token = HISTOGRAM(next_token_bounds);
-	m->prefill = m->decode = m->whole = HISTOGRAM(whole_bounds);
+	m->prefill = m->decode = m->inference = m->whole = HISTOGRAM(whole_bounds);
 	m->prompt_tokens = m->output_tokens = HISTOGRAM(token_bounds);
 }
 
@@ -44,6 +44,7 @@ void metrics_answer(struct metrics *m, const struct event *ev)
 	histogram_add(&m->queue, (double)ev->queue_ns / 1e9, 1);
 	histogram_add(&m->prefill, (double)ev->prefill_ns / 1e9, 1);
 	histogram_add(&m->decode, (double)ev->decode_ns / 1e9, 1);
+	histogram_add(&m->inference, (double)(ev->prefill_ns + ev->decode_ns) / 1e9, 1);
 	histogram_add(&m->prompt_tokens, ev->n_prompt, 1);
 	histogram_add(&m->output_tokens, ev->n_output, 1);
 }
