@@ -80,7 +80,7 @@ static struct mask_source *held_to(const struct form *f)
 
 /* ---- an engine ---- */
 
-enum { GRAMMAR = 1, NGRAM = 2, MTP = 4, EAGLE3 = 8, DFLASH = 16, HEADS = 3 };
+enum { GRAMMAR = 1, NGRAM = 2, MTP = 4, EAGLE3 = 8, DFLASH = 16, DFLASH2 = 32, HEADS = 4 };
 
 struct rig {
 	struct store *st, *head_st[HEADS];
@@ -201,9 +201,10 @@ static void ask(struct rig *g, const struct form *f, bool sampled, bool plain, s
 
 static void test_form(const struct form *f, bool sampled)
 {
-	static const unsigned kinds[] = {
-		GRAMMAR, GRAMMAR | NGRAM, GRAMMAR | MTP, MTP, EAGLE3, DFLASH, GRAMMAR | NGRAM | MTP | EAGLE3 | DFLASH
-	};
+	static const unsigned kinds[] = { GRAMMAR,       GRAMMAR | NGRAM,
+		                          GRAMMAR | MTP, MTP,
+		                          EAGLE3,        DFLASH,
+		                          DFLASH2,       GRAMMAR | NGRAM | MTP | EAGLE3 | DFLASH | DFLASH2 };
 	static struct answer want, got;
 	struct rig g;
 	int plain;
@@ -213,7 +214,7 @@ static void test_form(const struct form *f, bool sampled)
 	rig_close(&g);
 	plain = g.steps;
 	printf("%.*s\n", (int)want.n_text, want.text);
-	for (int k = 0; k < (head_folder ? 7 : 4); k++)
+	for (int k = 0; k < (head_folder ? 8 : 4); k++)
 		for (int fixed = 0; fixed < 2; fixed++) {
 			rig_open(&g, kinds[k], fixed);
 			/* Twice: known, and with what was learned of it. */
@@ -244,8 +245,8 @@ int main(int argc, char **argv)
 	struct err err;
 	int n_form;
 
-	CHECK(argc == 2 || argc == 4, "test_draft_grammar MODEL [EAGLE-3-HEAD DFLASH-HEAD]");
-	head_folder = argc == 4 ? (const char *const *)argv + 2 : NULL;
+	CHECK(argc == 2 || argc == 5, "test_draft_grammar MODEL [EAGLE-3-HEAD DFLASH-HEAD DFLASH-2-HEAD]");
+	head_folder = argc == 5 ? (const char *const *)argv + 2 : NULL;
 	n_form = getenv("WEFT_TEST_QUICK") ? 3 : (int)(sizeof forms / sizeof *forms);
 
 	folder = argv[1];
