@@ -82,7 +82,8 @@ struct state_tape state_tape(const struct state_shape *s)
 
 size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const struct kv_rows *rows, int page_rows)
 {
-	const int dim[2] = { [KV_KEYS] = g->dim_k, [KV_VALUES] = g->dim_v };
+	const int dim[2] = { [KV_KEYS] = g->dim_k, [KV_VALUES] = g->dim_v },
+		  n_row = page_rows / (g->every ? g->every : 1);
 	size_t at = 0;
 
 	for (int i = 0; i < g->layers; i++) {
@@ -96,7 +97,7 @@ size_t kv_group_lay(struct kv_layer *layer, const struct kv_group *g, const stru
 			layer[i].fmt[side] = fmt[side];
 			layer[i].row_bytes[side] = row;
 			layer[i].at[side] = shared ? layer[i].at[KV_KEYS] : at;
-			at += shared ? 0 : (size_t)g->heads * (size_t)page_rows * row;
+			at += shared ? 0 : (size_t)g->heads * (size_t)n_row * row;
 		}
 	}
 	return at;

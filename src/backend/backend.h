@@ -30,7 +30,7 @@ struct adapter_mix; /* backend/low_rank.h */
 struct kv_view;
 struct state_view;
 
-enum { KV_GROUPS = 4 }; /* most groups of layers whose keys and values are cached apart (struct kv_group) */
+enum { KV_GROUPS = 10 }; /* most groups of layers whose keys and values are cached apart (struct kv_group) */
 
 /* One sequence in one step, as caches and operations see it. */
 struct span {
@@ -170,10 +170,12 @@ struct kv_group {
 	bool latent;       /* values are the first dim_v numbers of the key's row, and are stored nowhere else */
 	bool index;        /* keys of indexers, which are kept in 16 bits at least: rounding moves what is chosen */
 	int window;        /* a row at pos sees (pos - window, pos]; 0: all positions up to its own */
+	bool beside; /* of other rows of the attention layer that was added last, which are read together: in its formats */
+	int every; /* positions of a row, which the last of them writes; 0: 1 */
 };
 
-/* A sequence's keys and values in the layers of a group.  A page holds page_rows positions:
- * [layer][k, v][head][page_rows][row bytes], and row bytes differ by layer and side. */
+/* A sequence's keys and values in the layers of a group.  A page holds page_rows positions, a
+ * multiple of every: [layer][k, v][head][page_rows / every][row bytes], and row bytes differ by layer and side. */
 struct kv_layer {
 	const struct kv_format *fmt[2]; /* by enum kv_side */
 	size_t row_bytes[2];
@@ -186,7 +188,7 @@ struct kv_view {
 	int layers;
 	int page_rows, heads, dim; /* dim: of keys */
 	int dim_v;
-	int window;           /* the group's */
+	int window, every;    /* the group's; every is at least 1 */
 	const int32_t *page;  /* [n_item][page_max] page numbers; -1 where there is none any longer */
 	const int32_t *first; /* [n_item] the first that there is: rows of pages before it are gone.  NULL: all are 0 */
 	int page_max;
@@ -292,6 +294,7 @@ struct rope {
 	int n_freq;
 	float mscale;
 	int apart;     /* pairs are (i, i + apart); 0: n_freq */
+	int at;        /* the first dim that is rotated */
 	bool adjacent; /* pairs are (2 i, 2 i + 1) */
 	/* [n_freq] which of a row's rotary positions turns each pair: 0 time, 1 height, 2 width.  NULL: time. */
 	const uint8_t *axis;
@@ -326,6 +329,21 @@ struct attn {
 	/* With pooled: a block's key is instead the sum of its rows' keys, each dim weighted by a softmax over the block's rows of
 	 * v + pool_bias[row in the block], [pooled][dim]; v is a row's weights, which are cached as values.  NULL: the mean. */
 	const float *pool_bias;
+	/* For attend_chosen: chosen entries below 0 are ~r, row r of a layer of this view, in heads and formats as the other's. */
+	const struct kv_view *rows;
+	int rows_layer;
+};
+
+/* Rows that stand for groups of `every` positions, for kv_groups of as many.  A row of the pass gives k and v, [w], w = dim, or 2
+ * dim where groups overlap, which the raw view keeps as keys and values.  A group's row is the sum of its k, weighted, dim by
+ * dim, by a softmax of v + bias[row in the group], [every][w]; where groups overlap, of its second halves and of the first
+ * halves of the group before it, if there is one.  It is normed, rotated by the group's first position, and written. */
+struct compress {
+	int every, dim;
+	bool overlap;
+	const float *bias, *gain;
+	float eps;
+	struct rope rope;
 };
 
 /* A short causal convolution of some channels of a recurrent layer, each by itself:
@@ -390,7 +408,7 @@ struct ngrams {
  *     pre_s = sigmoid(z_s) + eps;  post_s = 2 sigmoid(z_s);  M[a][b] = softmax over b (z_ab) + eps
  *     M[a][b] /= sum over a + eps;  rounds - 1 times: M[a][b] /= sum over b + eps;  M[a][b] /= sum over a + eps
  *
- * Sums are in rising order. */
+ * Sums are in rising order.  rounds 0: of z, base and scale there is the first part alone, and pre. */
 enum { STREAMS_MOST = 16 };
 struct stream_gates {
 	int streams, rounds;
@@ -410,6 +428,7 @@ enum moe_route {
 	/* Two rounds, top_k is 2: the largest logit m is taken, then, without it, the largest of the others.  Its weight is
 	 * that of a softmax over those of the round that are near it: (m - l) / max(|l|, m) is at most jitter. */
 	ROUTE_ROUNDS,
+	ROUTE_ROOT, /* the root of a softplus of each, of which the top_k largest are taken */
 };
 
 struct moe {
@@ -423,6 +442,8 @@ struct moe {
 	const struct weight *shared_gate, *shared_up, *shared_down, *shared_router;
 	struct activation act, shared_act; /* shared_act ACT_NONE: act, for the shared expert too */
 	enum moe_route route;
+	const int32_t
+		*by_token; /* [vocab][top_k] the experts of rows of each token, host memory; NULL: scores choose them */
 	/* All by expert and NULL for none: added to the logits; added to the scores for the choice, not for the weight;
 	 * times the weight. */
 	const float *router_bias, *select_bias, *expert_scale;
@@ -573,6 +594,8 @@ struct backend_ops {
 	 * scores, of equal scores the lower positions; all, where there are no more.  The score is the sum over rising heads h
 	 * of weight[row][h] max(q_h . key, 0), by fma from 0; a NaN is below all others; weight NULL: 1.  chosen[n_row][most +
 	 * 1], backend memory: how many, then the positions, rising.  The view's keys have one head.
+	 * Where the view has a row for every some positions, it is of those rows that are whole that `most - attn.window` are
+	 * chosen, and written as ~row; the positions of the window follow.  q NULL: all of them.
 	 * With attn.pooled it is the whole blocks that are chosen, most / pooled of them, where a row sees more than `most`
 	 * positions; those that it sees behind its last whole block come on top. */
 	void (*choose)(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
@@ -586,6 +609,10 @@ struct backend_ops {
 	 * for layers that convolve apart from their recurrence, or have no other. */
 	void (*conv)(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,
 	             const struct state_view *, int layer);
+	/* Keeps k and v of the pass's rows in a layer of the raw view, and writes the rows of groups that end among them to a
+	 * layer of the other (struct compress). */
+	void (*compress)(struct pass *, const struct compress *, const float *k, const float *v,
+	                 const struct kv_view *raw, int raw_layer, const struct kv_view *, int layer);
 	/* A recurrent layer between its projections, out[n_row][heads_v * dim_v]: convolution, the view's rule,
 	 * norm and gate. */
 	void (*recur)(struct pass *, float *out, const struct recur *, const struct recur_in *,

@@ -213,6 +213,16 @@ static void timed_choose(struct pass *p, int32_t *chosen, int most, const struct
 	profile_add(of(p), "choose", "", t, &c);
 }
 
+static void timed_compress(struct pass *p, const struct compress *o, const float *k, const float *v,
+                           const struct kv_view *raw, int raw_layer, const struct kv_view *view, int layer)
+{
+	struct op_cost c = { .float_ops = 4.0 * p->n_row * o->dim * (o->overlap ? 2 : 1) };
+	int64_t t = clock_monotonic_ns();
+
+	of(p)->inner->compress(p, o, k, v, raw, raw_layer, view, layer);
+	profile_add(of(p), "compress", "", t, &c);
+}
+
 static void timed_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
                                 size_t q_row, size_t q_head, const int32_t *chosen, int most,
                                 const struct kv_view *view, int layer)
@@ -453,6 +463,7 @@ void profile_start(struct profile *f, struct backend *be, const struct choices *
 	f->ops.attend = timed_attend;
 	f->ops.choose = timed_choose;
 	f->ops.attend_chosen = timed_attend_chosen;
+	f->ops.compress = timed_compress;
 	f->ops.conv = timed_conv;
 	f->ops.recur = timed_recur;
 	f->ops.moe = timed_moe;

@@ -39,7 +39,7 @@ struct source {
 /* get, with a message for a person: what a kind's read verb calls. */
 int source_get(struct source *, void *p, size_t n, struct err *err);
 
-enum { CACHES_MAX = 8 };
+enum { CACHES_MAX = 14 };
 
 /* A budget in bytes for what grows with sequences and with what is kept of them.  Caches that share
  * one are its members: what one has used and the system still holds is given back when another

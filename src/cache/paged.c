@@ -78,6 +78,12 @@ static struct paged *paged_of(const struct cache *c)
 	return (struct paged *)c;
 }
 
+/* Rows of a page's first n positions. */
+static int rows_of(const struct paged *p, int n)
+{
+	return p->o.group.every ? n / p->o.group.every : n;
+}
+
 static int pages_for(const struct paged *p, int pos)
 {
 	return pos / p->o.page_rows + (pos % p->o.page_rows != 0);
@@ -522,7 +528,7 @@ static int page_rows_at(const struct paged *p, int pos, int i)
 	return rows < p->o.page_rows ? rows : p->o.page_rows;
 }
 
-/* Run i of consecutive bytes in a page with `rows` rows; NULL: it has no more.  A part-filled page
+/* Run i of consecutive bytes in a page with `rows` positions; NULL: it has no more.  A part-filled page
  * is copied through a buffer, its rows one after the other, layer by layer; the rows above them may
  * be another sequence's. */
 static uint8_t *run_at(const struct paged *p, int i, int rows, size_t *bytes)
@@ -533,8 +539,8 @@ static uint8_t *run_at(const struct paged *p, int i, int rows, size_t *bytes)
 
 	if (layer == g->layers)
 		return NULL;
-	*bytes = (size_t)rows * y->row_bytes[side];
-	return p->bounce + y->at[side] + (size_t)h * (size_t)p->o.page_rows * y->row_bytes[side];
+	*bytes = (size_t)rows_of(p, rows) * y->row_bytes[side];
+	return p->bounce + y->at[side] + (size_t)h * (size_t)rows_of(p, p->o.page_rows) * y->row_bytes[side];
 }
 
 static int rows_put(const struct paged *p, int rows, struct sink *to)
@@ -765,6 +771,8 @@ static void paged_describe(const struct cache *c, struct buf *out)
 	           g->latent ? " within" : "", p->o.page_rows);
 	if (g->window)
 		buf_printf(out, ", a window of %d", g->window);
+	if (g->every > 1)
+		buf_printf(out, ", one for %d positions", g->every);
 	for (int i = 0; i < g->layers; i++)
 		buf_printf(out, "%s%s/%s", i ? " " : ", ", p->layer[i].fmt[KV_KEYS]->name,
 		           p->layer[i].fmt[KV_VALUES]->name);
@@ -891,8 +899,8 @@ static int page_size(struct paged *p, struct err *err)
 	if (!o->rows.layer)
 		over |= __builtin_mul_overflow((size_t)g->layers, n, &n);
 	if (over || __builtin_mul_overflow((size_t)g->heads, n, &p->row_bytes) ||
-	    __builtin_mul_overflow((size_t)o->page_rows, p->row_bytes, &p->body_bytes) || p->row_bytes > UINT32_MAX ||
-	    p->body_bytes > SIZE_MAX - PAGE_ALIGN)
+	    __builtin_mul_overflow((size_t)rows_of(p, o->page_rows), p->row_bytes, &p->body_bytes) ||
+	    p->row_bytes > UINT32_MAX || p->body_bytes > SIZE_MAX - PAGE_ALIGN)
 		return err_set(err, E_LIMIT, "kv cache: %d layers of %d heads of %d do not fit memory", g->layers,
 		               g->heads, g->dim_k);
 	p->page_bytes = (p->body_bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
@@ -949,6 +957,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 
 	assert(g->layers > 0 && g->heads > 0 && g->dim_k > 0 && g->dim_v > 0 && g->window >= 0);
 	assert(o->page_rows > 0 && o->slots > 0 && o->ctx_max > 0 && (!g->window || o->step_rows > 0));
+	assert(g->every >= 0 && (!g->every || o->page_rows % g->every == 0));
 	p = xcalloc(1, sizeof *p);
 	p->cache = (struct cache){ .ops = &paged_ops, .be = be };
 	p->o = *o;
@@ -972,6 +981,7 @@ struct cache *paged_open(struct backend *be, const struct paged_opts *o, struct 
 		                    .dim = g->dim_k,
 		                    .dim_v = g->dim_v,
 		                    .window = g->window,
+		                    .every = g->every ? g->every : 1,
 		                    .page = p->view_page,
 		                    .first = p->view_first,
 		                    .page_max = p->page_max };

@@ -74,8 +74,14 @@ static void print_groups(const struct shape *s)
 	for (int g = 0; g < s->n_kv; g++) {
 		const struct kv_group *v = &s->kv[g];
 
+		if (v->every > 1) {
+			printf("%-14s %s of %d for each %d positions, %d layers\n", v->index ? "indexers" : "histories",
+			       v->index ? "keys" : "rows", v->dim_k, v->every, v->layers);
+			continue;
+		}
 		if (v->index) {
-			printf("%-14s keys of %d, %d layers\n", "indexers", v->dim_k, v->layers);
+			printf("%-14s %s of %d, %d layers\n", v->window ? "" : "indexers",
+			       v->window ? "what rows are made of: 2 vectors" : "keys", v->dim_k, v->layers);
 			continue;
 		}
 		printf("%-14s %d key/value heads of %d", g ? "" : "attention", v->heads, v->dim_k);

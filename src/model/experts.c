@@ -186,7 +186,8 @@ static void bind_shared(struct mixture *x, struct ffn *f)
 	} else {
 		for (int i = m->gateless; i < 3; i++)
 			bind_weight(x->b, to[i], i < 2 ? m->shared_inner : x->hidden,
-			            i < 2 ? x->hidden : m->shared_inner, "layers.%d.%s.%s", x->layer, at, usual[i]);
+			            i < 2 ? x->hidden : m->shared_inner, "layers.%d.%s.%s", x->layer, at,
+			            m->shared_alike ? m->proj[i] : usual[i]);
 	}
 	for (int i = m->gateless; i < 3; i++)
 		bind_apart(x->b, to[i]);

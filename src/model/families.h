@@ -22,6 +22,7 @@ extern const struct model_ops bailing_ops;     /* bailing.c: Ring and Ling 2.x t
 extern const struct model_ops deepseek_ops;    /* deepseek.c: DeepSeek-V3, Kimi-K2, GLM-4.7-Flash */
 extern const struct model_ops kimi_linear_ops; /* kimi_linear.c: Kimi-Linear */
 extern const struct model_ops glm5_next_ops;   /* glm5_next.c: GLM-5.3-Flash */
+extern const struct model_ops deepseek_v4_ops; /* deepseek_v4.c: DeepSeek-V4 */
 extern const struct model_ops olmo_hybrid_ops; /* olmo_hybrid.c: Olmo-Hybrid */
 extern const struct model_ops encoder_ops;     /* encoder.c: BERT and its kind, which see a text both ways */
 extern const struct model_ops rwkv7_ops;       /* rwkv7.c: RWKV-7 */

@@ -47,6 +47,7 @@ struct moe_form {
 	const char *shared;      /* in at: "shared_expert" */
 	const char *shared_at;   /* the shared expert's place in the layer, where it is not in at; NULL: it is */
 	const char *proj[3];     /* of the experts: "gate_proj", "up_proj", "down_proj"; all or none */
+	bool shared_alike;       /* the shared expert's matrices are named as the experts' */
 };
 
 /* hidden_act or hidden_activation; when neither is there `absent`, and SiLU for ACT_NONE. */

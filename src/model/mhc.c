@@ -11,16 +11,26 @@ void mhc_read(struct mhc_form *f, struct conf *c)
 	f->gate_eps = (float)conf_above_zero_or(c, "hc_eps", 1e-6);
 }
 
-void mhc_bind(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path)
+static void bind_site(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path, bool last)
 {
-	int gates = stream_gates_cols(f->streams);
+	int gates = last ? f->streams : stream_gates_cols(f->streams);
 
 	*s = (struct mhc){ .hidden = f->hidden,
 		           .eps = f->eps,
-		           .gates = { .streams = f->streams, .rounds = f->rounds, .eps = f->gate_eps } };
+		           .gates = { .streams = f->streams, .rounds = last ? 0 : f->rounds, .eps = f->gate_eps } };
 	bind_weight(b, &s->fn, gates, f->streams * f->hidden, "%s_fn", path);
 	s->gates.base = bind_floats(b, gates, 0, "%s_base", path);
-	s->gates.scale = bind_floats(b, 3, 0, "%s_scale", path);
+	s->gates.scale = bind_floats(b, last ? 1 : 3, 0, "%s_scale", path);
+}
+
+void mhc_bind(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path)
+{
+	bind_site(b, s, f, path, false);
+}
+
+void mhc_bind_last(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path)
+{
+	bind_site(b, s, f, path, true);
 }
 
 void mhc_begin(struct pass *p, const struct mhc *s, float *h, float *gates, const float *x)

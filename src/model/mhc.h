@@ -28,6 +28,8 @@ struct conf;
 void mhc_read(struct mhc_form *f, struct conf *c);
 /* PATH_fn, PATH_base and PATH_scale. */
 void mhc_bind(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path);
+/* The same of what is before the last norm, which reads streams and writes none. */
+void mhc_bind_last(struct binder *b, struct mhc *s, const struct mhc_form *f, const char *path);
 /* h[n_row][hidden] of x[n_row][streams * hidden]; gates[n_row][stream_gates_cols] is for mhc_end. */
 void mhc_begin(struct pass *p, const struct mhc *s, float *h, float *gates, const float *x);
 /* x becomes what the block's output y and the gates make of it. */

@@ -250,6 +250,17 @@ static int complete(struct model *m, const struct model_opts *opts, struct err *
 	return 0;
 }
 
+/* Positions of a page: a multiple of those that a row of any group stands for. */
+static int page_rows(const struct shape *s)
+{
+	int n = PAGE_ROWS;
+
+	for (int g = 0; g < s->n_kv; g++)
+		for (int step = n; s->kv[g].every && n % s->kv[g].every;)
+			n += step;
+	return n;
+}
+
 /* The format of indexers' keys in a cache with these rows. */
 static struct kv_pair index_rows(const struct kv_rows *kv)
 {
@@ -267,7 +278,7 @@ static int open_group(struct model *m, int g, struct err *err)
 	struct paged_opts o = {
 		.group = s->kv[g],
 		.rows.layer = layer,
-		.page_rows = PAGE_ROWS,
+		.page_rows = page_rows(s),
 		.slots = m->opts.slots,
 		.ctx_max = m->opts.ctx_max,
 		.step_rows = m->opts.step_rows,
@@ -277,6 +288,8 @@ static int open_group(struct model *m, int g, struct err *err)
 
 	for (int i = 0; i < s->kv[g].layers && s->kv[g].index; i++)
 		layer[i] = index_rows(&m->opts.kv);
+	for (int i = 0; i < s->kv[g].layers && s->kv[g].beside; i++)
+		layer[i] = kv_rows_at(&m->opts.kv, s->like[g][i]);
 	for (int i = 0; i < s->layers_attn; i++)
 		if (shape_kv_place(s, i).group == g)
 			layer[shape_kv_place(s, i).index] = kv_rows_at(&m->opts.kv, i);
@@ -581,7 +594,7 @@ void shape_kv_plain(struct shape *s, int layers, int heads, int dim)
 static bool group_alike(const struct kv_group *a, const struct kv_group *b)
 {
 	return a->heads == b->heads && a->dim_k == b->dim_k && a->dim_v == b->dim_v && a->latent == b->latent &&
-	       a->window == b->window && a->index == b->index;
+	       a->window == b->window && a->index == b->index && a->beside == b->beside && a->every == b->every;
 }
 
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err)
@@ -612,6 +625,12 @@ int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out
 	*out = (struct kv_place){ at, s->kv[at].layers++ };
 	if (g->index)
 		return 0;
+	if (g->beside) {
+		if (!s->like[at])
+			s->like[at] = arena_zalloc(&m->arena, size_mul((size_t)s->layers, sizeof **s->like));
+		s->like[at][out->index] = s->layers_attn - 1;
+		return 0;
+	}
 	assert(s->layers_attn < s->layers);
 	s->place[s->layers_attn++] = *out;
 	return 0;
@@ -622,31 +641,42 @@ struct kv_place shape_kv_place(const struct shape *s, int layer)
 	return s->place ? s->place[layer] : (struct kv_place){ 0, layer };
 }
 
-/* For group g (-1: for all). */
-static size_t row_bytes(const struct shape *s, const struct kv_rows *kv, int g)
+/* A row of group g, over its layers. */
+static size_t group_bytes(const struct shape *s, const struct kv_rows *kv, int g)
 {
 	size_t n = 0;
 
-	for (int i = 0; i < s->layers_attn; i++) {
-		int at = shape_kv_place(s, i).group;
-
-		if (g < 0 || g == at)
-			n += (size_t)s->kv[at].heads * kv_group_head_bytes(&s->kv[at], kv_rows_at(kv, i));
-	}
-	for (int i = 0; i < s->n_kv; i++)
-		if (s->kv[i].index && (g < 0 || g == i))
-			n += (size_t)s->kv[i].layers * kv_group_head_bytes(&s->kv[i], index_rows(kv));
+	for (int i = 0; i < s->kv[g].layers && s->kv[g].beside; i++)
+		n += (size_t)s->kv[g].heads * kv_group_head_bytes(&s->kv[g], kv_rows_at(kv, s->like[g][i]));
+	for (int i = 0; i < s->layers_attn && !s->kv[g].index && !s->kv[g].beside; i++)
+		if (shape_kv_place(s, i).group == g)
+			n += (size_t)s->kv[g].heads * kv_group_head_bytes(&s->kv[g], kv_rows_at(kv, i));
+	if (s->kv[g].index)
+		n = (size_t)s->kv[g].layers * kv_group_head_bytes(&s->kv[g], index_rows(kv));
 	return n;
 }
 
 size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
 {
-	return row_bytes(s, kv, -1);
+	size_t n = 0;
+
+	for (int g = 0; g < s->n_kv; g++)
+		n += group_bytes(s, kv, g) / (size_t)(s->kv[g].every ? s->kv[g].every : 1);
+	return n;
 }
 
 struct kv_rows model_kv_default(enum arith arith)
 {
 	return kv_rows_of(kv_format_find(arith == ARITH_F32 ? "f32" : "bf16"));
+}
+
+/* A page of group g, of whole lines as the cache has them. */
+static size_t page_bytes(const struct shape *s, const struct model_opts *o, int g)
+{
+	int every = s->kv[g].every ? s->kv[g].every : 1;
+	size_t n = size_mul(group_bytes(s, &o->kv, g), (size_t)(page_rows(s) / every));
+
+	return (n + 63) / 64 * 64;
 }
 
 size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int group, int ctx)
@@ -655,8 +685,8 @@ size_t model_pool_bytes(const struct shape *s, const struct model_opts *o, int g
 
 	for (int g = 0; g < s->n_kv; g++)
 		if (group < 0 || group == g)
-			n += size_mul(size_mul(row_bytes(s, &o->kv, g), PAGE_ROWS),
-			              (size_t)paged_need_pages(s->kv[g].window, o->step_rows, PAGE_ROWS, ctx));
+			n += size_mul(page_bytes(s, o, g),
+			              (size_t)paged_need_pages(s->kv[g].window, o->step_rows, page_rows(s), ctx));
 	return n;
 }
 

@@ -51,6 +51,8 @@ struct shape {
 	int deep; /* vectors of a brought row that are added to the residual stream after layers 0 .. deep - 1 */
 	struct kv_group kv[KV_GROUPS]; /* [n_kv] the attention layers by geometry and reach; the keys of indexers */
 	int n_kv;
+	int *like
+		[KV_GROUPS]; /* [layers] of groups read with others: by layer the attention layer, in the order of place */
 	struct kv_place *place;   /* [layers_attn] in the model's order; NULL: all in one group */
 	struct state_shape state; /* recurrent state; layers 0 when there is none */
 	struct state_shape past;  /* history of layers that convolve apart from these; layers 0: there is none */
@@ -171,8 +173,8 @@ float *model_carried(const struct model *m, int slot);
 
 /* For bind: the attention layers are `layers` alike, which see everything. */
 void shape_kv_plain(struct shape *s, int layers, int heads, int dim);
-/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at; of a group of indexers' keys the
- * layer is not counted among attention layers); of whole texts (shape.whole) one
+/* For bind, layer by layer: one more of this geometry and reach (g->layers is not looked at; of a group of indexers' keys, or read
+ * with another, the layer is not counted among attention layers); of whole texts (shape.whole) one
  * place for all layers of a geometry, which take turns in it.  Its group is that of
  * earlier ones like it.  E_UNSUPPORTED: it would be a group too many. */
 int model_kv_add(struct model *m, const struct kv_group *g, struct kv_place *out, struct err *err);

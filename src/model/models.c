@@ -22,6 +22,7 @@ const struct model_ops *const models[] = {
 	&deepseek_ops,
 	&kimi_linear_ops,
 	&glm5_next_ops,
+	&deepseek_v4_ops,
 	&encoder_ops,
 	&rwkv7_ops,
 	&olmo_hybrid_ops,

@@ -559,12 +559,25 @@ static void far_choose(struct pass *p, int32_t *chosen, int most, const struct a
 	FAR(choose, chosen, most, &to, q, q_row, q_head, weight, kv_over(p, view), layer);
 }
 
+static void far_compress(struct pass *p, const struct compress *o, const float *k, const float *v,
+                         const struct kv_view *raw, int raw_layer, const struct kv_view *view, int layer)
+{
+	struct far *f = (struct far *)p->be;
+	struct compress to = *o;
+
+	to.bias = over(f, o->bias);
+	to.gain = over(f, o->gain);
+	to.rope.freq = over(f, o->rope.freq);
+	FAR(compress, &to, k, v, kv_over(p, raw), raw_layer, kv_over(p, view), layer);
+}
+
 static void far_attend_chosen(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate,
                               size_t q_row, size_t q_head, const int32_t *chosen, int most, const struct kv_view *view,
                               int layer)
 {
 	struct attn to = attn_over((struct far *)p->be, a);
 
+	to.rows = kv_over(p, a->rows);
 	FAR(attend_chosen, out, &to, q, gate, q_row, q_head, chosen, most, kv_over(p, view), layer);
 }
 
@@ -786,6 +799,7 @@ static const struct backend_ops far_ops = {
 	.linear = far_linear,
 	.kv_append = far_kv_append,
 	.attend = far_attend,
+	.compress = far_compress,
 	.choose = far_choose,
 	.attend_chosen = far_attend_chosen,
 	.by_head = far_by_head,

@@ -796,7 +796,7 @@ static size_t page_of(const struct paged_opts *o)
 
 	for (int y = 0; y < o->group.layers; y++)
 		page += kv_group_head_bytes(&o->group, kv_rows_at(&o->rows, y));
-	page *= (size_t)o->group.heads * (size_t)o->page_rows;
+	page *= (size_t)o->group.heads * (size_t)(o->page_rows / (o->group.every ? o->group.every : 1));
 	return (page + 63) / 64 * 64;
 }
 

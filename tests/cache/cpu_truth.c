@@ -57,6 +57,27 @@ static void group_make(struct paged_opts *o, struct kv_pair pairs[2], uint64_t b
 	g->dim_k = g->dim_v = o->rows.layer ? 64 : (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
 }
 
+/* Rows for groups of positions in the cache without a window, made of rows that the one with a window keeps. */
+static void history_make(struct world *w, uint64_t bits)
+{
+	struct paged_opts *past = &w->paged[PAGED], *raw = &w->paged[WINDOW];
+	bool overlap;
+	int every = 2;
+
+	while (every < 5 && past->page_rows % every)
+		every++;
+	overlap = bits & 1 && raw->group.window >= 2 * every;
+	if (past->page_rows % every || raw->group.window < every || !(bits >> 5 & 3))
+		return;
+	past->rows.layer = raw->rows.layer = NULL;
+	past->rows = raw->rows = kv_rows_of(kv_formats[bits >> 2 & 1]);
+	past->group.heads = raw->group.heads = 1;
+	past->group.dim_k = past->group.dim_v = (int[]){ 16, 8, 24, 20 }[bits >> 3 & 3];
+	raw->group.dim_k = raw->group.dim_v = past->group.dim_k * (overlap ? 2 : 1);
+	past->group.every = every;
+	past->group.latent = true;
+}
+
 static void cpu_open(struct world *w, uint64_t bits)
 {
 	static struct kv_pair pairs[GROUPS][2]; /* by layer */
@@ -70,6 +91,7 @@ static void cpu_open(struct world *w, uint64_t bits)
 	bits >>= 8;
 	for (int g = 0; g < GROUPS; g++)
 		group_make(&w->paged[g], pairs[g], g ? mix(bits, 5) : bits);
+	history_make(w, mix(bits, 6));
 	h->layers = 1 + (int)(bits >> 5 & 1);
 	h->heads_k = 1 + (int)(bits >> 6 & 1);
 	h->rule = (enum recur_rule_id)((bits >> 13 & 7) % RECUR_RULES);
@@ -220,6 +242,57 @@ static void choose_blocks(struct rows *r, const struct attn *of, const struct kv
 		}
 }
 
+/* The rows of a history that row i of the pass sees, as they lie there. */
+static void hash_history(struct rows *r, const struct kv_view *v, int layer, int i)
+{
+	const struct kv_layer *y = &v->layer[layer];
+	float x[FILL_MAX];
+
+	for (int pos = v->every - 1; pos <= r->p.pos[i]; pos += v->every) {
+		int32_t page = v->page[r->p.item[i] * v->page_max + pos / v->page_rows];
+		size_t row = (size_t)(pos % v->page_rows / v->every) * y->row_bytes[KV_KEYS];
+
+		y->fmt[KV_KEYS]->decode(x, v->base + (size_t)page * v->page_bytes + y->at[KV_KEYS] + row, v->dim);
+		r->out[i][PAGED] = hash(r->out[i][PAGED], x, v->dim);
+	}
+}
+
+/* A history, and which of its rows an indexer chooses. */
+static void history(struct rows *r, const struct world *w, struct cache *const kind[KINDS], int layer)
+{
+	enum { TOP = 2, SEEN = 3 };
+	static const float freq[FREQS] = { 1.0f, 0.03f };
+	const struct kv_group *past = &w->paged[PAGED].group, *raw = &w->paged[WINDOW].group;
+	const struct backend_ops *op = w->be->ops;
+	int32_t *chosen = (int32_t *)r->f[5];
+	float gain[FILL_MAX], bias[8 * FILL_MAX];
+	const struct compress o = { .every = past->every,
+		                    .dim = past->dim_k,
+		                    .overlap = raw->dim_k > past->dim_k,
+		                    .bias = bias,
+		                    .gain = gain,
+		                    .eps = 1e-6f,
+		                    .rope = { .freq = freq, .n_freq = FREQS, .mscale = 1.0f, .at = 4 } };
+	const struct attn a = { .heads = GROUP, .heads_kv = 1, .dim = past->dim_k, .scale = 1, .window = SEEN };
+	size_t cols = (size_t)(GROUP * a.dim);
+
+	fill(gain, a.dim, 5);
+	fill(bias, o.every * raw->dim_k, 7);
+	rows_fill(r, 0, (int)cols, 8 * layer + 200);
+	rows_fill(r, 1, raw->dim_k, 8 * layer + 201);
+	rows_fill(r, 2, raw->dim_k, 8 * layer + 202);
+	op->compress(&r->p, &o, r->f[1], r->f[2], paged_view(kind[WINDOW]), layer, paged_view(kind[PAGED]), layer);
+	op->choose(&r->p, chosen, TOP + SEEN, &a, r->f[0], cols, (size_t)a.dim, NULL, paged_view(kind[PAGED]), layer);
+	for (int i = 0; i < r->p.n_row; i++)
+		for (int32_t *row = chosen + i * (TOP + SEEN + 1), k = 0; k <= *row; k++) {
+			float place = (float)row[k];
+
+			r->out[i][PAGED] = hash(r->out[i][PAGED], &place, 1);
+		}
+	for (int i = 0; i < r->p.n_row; i++)
+		hash_history(r, paged_view(kind[PAGED]), layer, i);
+}
+
 static void attend(struct rows *r, const struct world *w, const struct cache *c, enum kind kind, int layer)
 {
 	static const float freq[FREQS] = { 1.0f, 0.03f };
@@ -318,7 +391,11 @@ static void run(struct world *w, struct cache *const kind[KINDS], const struct i
 	rows_init(&r, w, it, n);
 	for (int i = 0; i < r.p.n_row; i++)
 		r.out[i][PAGED] = r.out[i][WINDOW] = r.out[i][STATE] = 0;
-	for (int g = 0; g < GROUPS; g++)
+	for (int layer = 0; w->paged[PAGED].group.every && kind[PAGED] && kind[WINDOW] &&
+	                    layer < w->paged[PAGED].group.layers && layer < w->paged[WINDOW].group.layers;
+	     layer++)
+		history(&r, w, kind, layer);
+	for (int g = 0; g < GROUPS && !w->paged[PAGED].group.every; g++)
 		for (int layer = 0; kind[g] && layer < w->paged[g].group.layers; layer++)
 			attend(&r, w, kind[g], (enum kind)g, layer);
 	for (int layer = 0; kind[STATE] && layer < w->state.shape.layers; layer++)
@@ -347,7 +424,7 @@ static void cpu_oracle(struct world *w, const int32_t *tok, int first, int n, ui
 		/* Of which nothing is ever given back. */
 		o.group.window = 0;
 		o.slots = 1;
-		o.page_rows = 64;
+		o.page_rows = 60; /* whole groups of every size */
 		o.pool = NULL;
 		o.bytes_max = (size_t)1 << 21;
 		if (w->kind[g])

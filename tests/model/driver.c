@@ -226,6 +226,7 @@ const char *const golden_family[] = {
 	"glm_moe_dsa",
 	"qwen4_exp",
 	"glm5_next",
+	"deepseek_v4",
 	"mamba",
 	"falcon_mamba",
 	"bamba",

@@ -171,7 +171,7 @@ static const char *const families[] = {
 	"qwen3_5_moe",       "qwen3_moe",     "qwen3_next",  "gpt_oss",    "lfm2_moe",         "nemotron_h_moe",
 	"nemotron_h_latent", "deepseek_v3",   "glm4_moe",    "minimax_m2", "granitemoehybrid", "bailing_moe_linear",
 	"gemma4_moe",        "glm4_moe_lite", "kimi_linear", "jamba",      "phimoe",           "step3p5",
-	"glm5_next",
+	"glm5_next",         "deepseek_v4",
 };
 static const char *const variants[] = { "mlx-q4", "hf-bf16", "hf-f32" };
 

@@ -52,6 +52,7 @@ enum family {
 	QWEN3_NEXT,
 	QWEN4,
 	GLM5,
+	V4,
 	KIMI,
 	LFM2,
 	JAMBA,
@@ -95,6 +96,12 @@ static const char *const configs[] = {
 		 "\"kv_lora_rank\":32,\"qk_nope_head_dim\":16,\"v_head_dim\":16,\"n_routed_experts\":4,"
 		 "\"num_experts_per_tok\":2,\"index_n_heads\":2,\"index_head_dim\":8,\"hc_mult\":4,"
 		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16}@}",
+	[V4] = "{\"model_type\":\"deepseek_v4\",\"vocab_size\":64,\"hidden_size\":32,\"num_hidden_layers\":2,"
+	       "\"num_attention_heads\":2,\"head_dim\":16,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64,"
+	       "\"compress_rope_theta\":1e4,\"qk_rope_head_dim\":8,\"q_lora_rank\":16,\"o_lora_rank\":8,"
+	       "\"sliding_window\":8,\"index_n_heads\":2,\"index_head_dim\":8,\"index_topk\":4,\"hc_mult\":4,"
+	       "\"hc_sinkhorn_iters\":3,\"n_routed_experts\":4,\"num_experts_per_tok\":2," MIXTURE
+	       "\"hidden_act\":\"silu\"@}",
 	[KIMI] = "{\"model_type\":\"kimi_linear\"," SIZES LATENT "\"mla_use_nope\":true,\"num_experts_per_token\":2,"
 		 "\"linear_attn_config\":{\"num_heads\":2,\"head_dim\":16@}}",
 	[LFM2] = "{\"model_type\":\"lfm2\"," SIZES "\"norm_eps\":1e-5,\"conv_L_cache\":3@}",
@@ -235,6 +242,17 @@ static const struct {
 	  "qk_rope_head_dim: 8; latent attention without positions alone is done" },
 	{ GLM5, ROUNDS POOLS KDA ",\"qk_rope_head_dim\":0", E_UNSUPPORTED,
 	  "q_lora_rank: 0, and an indexer reads that rank" },
+
+	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,4,0]", E_MISSING, "tensor" },
+	{ V4, ",\"o_groups\":2", E_FORMAT, "config.json: compress_ratios: has 0 entries, num_hidden_layers is 2" },
+	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,1]", E_FORMAT,
+	  "compress_ratios: entry 1 is 1, not 0, nor 2 to 4096" },
+	{ V4, ",\"o_groups\":2,\"compress_ratios\":4", E_FORMAT, "compress_ratios: is integer, not a list" },
+	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,4],\"expert_dtype\":\"fp4\"", E_UNSUPPORTED,
+	  "expert_dtype: experts packed in fp4 are not read" },
+	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,4],\"scoring_func\":\"sigmoid\"", E_UNSUPPORTED,
+	  "scoring_func: only sqrtsoftplus is done" },
+	{ V4, ",\"o_groups\":3,\"compress_ratios\":[0,4]", E_FORMAT, "o_groups: 3 is not between 1 and 2" },
 
 	{ KIMI, ",\"full_attn_layers\":[4],\"kda_layers\":[1,2,3]", E_MISSING, "tensor" },
 	{ KIMI, ",\"full_attn_layers\":[3],\"kda_layers\":[0,1,2]", E_MISSING, "tensor" },

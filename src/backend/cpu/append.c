@@ -39,7 +39,7 @@ static struct desk desk_of(const struct append *d)
 }
 
 /* Pairs of neighbours, by way of two vectors. */
-static void rotate_adjacent(const struct op_table *op, const struct desk *k, float *x, int n)
+static void rotate_adjacent(const struct op_table *op, const float *cosines, const float *sines, float *x, int n)
 {
 	enum { ONCE = 64 };
 	float t[2 * ONCE];
@@ -51,7 +51,7 @@ static void rotate_adjacent(const struct op_table *op, const struct desk *k, flo
 			t[j] = x[2 * (i + j)];
 			t[m + j] = x[2 * (i + j) + 1];
 		}
-		op->rope(t, k->cos + i, k->sin + i, m, m);
+		op->rope(t, cosines + i, sines + i, m, m);
 		for (int j = 0; j < m; j++) {
 			x[2 * (i + j)] = t[j];
 			x[2 * (i + j) + 1] = t[m + j];
@@ -59,14 +59,17 @@ static void rotate_adjacent(const struct op_table *op, const struct desk *k, flo
 	}
 }
 
+void cpu_rotate(const struct op_table *op, const struct rope *r, const float *cosines, const float *sines, float *x)
+{
+	if (r->adjacent)
+		rotate_adjacent(op, cosines, sines, x + r->at, r->n_freq);
+	else
+		op->rope(x + r->at, cosines, sines, r->n_freq, r->apart ? r->apart : r->n_freq);
+}
+
 static void rotate(const struct append *d, const struct desk *k, float *x)
 {
-	const struct rope *r = &d->a->rope;
-
-	if (r->adjacent)
-		rotate_adjacent(d->c->op, k, x, r->n_freq);
-	else
-		d->c->op->rope(x, k->cos, k->sin, r->n_freq, r->apart ? r->apart : r->n_freq);
+	cpu_rotate(d->c->op, &d->a->rope, k->cos, k->sin, x);
 }
 
 static void queries(const struct append *d, const struct desk *k, int r)
@@ -255,7 +258,7 @@ void cpu_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	if (view)
 		layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	assert(!view || (view->heads == a->heads_kv && view->dim == a->dim));
-	assert(reach <= a->dim && !k == !v && (view || !k));
+	assert(a->rope.at + reach <= a->dim && !k == !v && (view || !k));
 	assert(!a->pooled || (a->v_is_key == !a->pool_bias && a->heads_kv == 1 && k && !p->rope_pos &&
 	                      !d.kv[KV_KEYS].turn && !d.kv[KV_VALUES].turn));
 	cpu_scratch(c, desk_floats(a) * sizeof(float) + 64);

@@ -86,11 +86,14 @@ static void load_queries(const struct attend *d, const struct unit *u, uint8_t *
 static const uint8_t *rows_at(const struct attend *d, const struct unit *u, enum kv_side side, int at, int n, int *run)
 {
 	const int32_t *pos = d->chosen ? chosen_of(d, u->row) + 1 + at : NULL;
-	int most = d->view->page_rows - (pos ? *pos : at) % d->view->page_rows;
+	bool row = pos && *pos < 0;
+	const struct kv_view *v = row ? d->a->rows : d->view;
+	int step = row ? -1 : 1, in_page = v->page_rows / (row ? v->every : 1);
+	int most = in_page - (row ? ~*pos : pos ? *pos : at) % in_page;
 
 	most = most < n ? most : n;
 	*run = pos ? 1 : most;
-	while (*run < most && pos[*run] == *pos + *run)
+	while (*run < most && pos[*run] == *pos + step * *run)
 		++*run;
 	return unit_row_at(d, u, side, at);
 }

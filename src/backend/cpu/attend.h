@@ -90,12 +90,17 @@ static inline float *partial_at(const struct attend *d, int unit, int seg)
 	return d->partial + ((size_t)unit * (size_t)d->n_seg + (size_t)seg) * partial_floats(d);
 }
 
+/* Rotates x by the angles' cosines and sines (append.c). */
+void cpu_rotate(const struct op_table *op, const struct rope *r, const float *cosines, const float *sines, float *x);
+
 static inline uint8_t *kv_at(const struct kv_view *v, int item, int layer, enum kv_side side, int head, int pos)
 {
 	const struct kv_layer *y = &v->layer[layer];
 	int32_t page = v->page[(size_t)item * (size_t)v->page_max + (size_t)(pos / v->page_rows)];
 	size_t row = (size_t)head * (size_t)v->page_rows + (size_t)(pos % v->page_rows);
 
+	if (v->every > 1)
+		row /= (size_t)v->every;
 	return v->base + (size_t)page * v->page_bytes + y->at[side] + row * y->row_bytes[side];
 }
 
@@ -104,6 +109,9 @@ static inline uint8_t *unit_row_at(const struct attend *d, const struct unit *u,
 {
 	int pos = d->chosen ? chosen_of(d, u->row)[1 + at] : at;
 
+	if (pos < 0)
+		return kv_at(d->a->rows, d->p->item[u->row], d->a->rows_layer, side, u->kv_head,
+		             ~pos * d->a->rows->every);
 	return kv_at(d->view, d->p->item[u->row], d->layer, side, u->kv_head, pos);
 }
 

@@ -53,22 +53,35 @@ static size_t desk_lay(const struct choose *d, struct desk *k, uint8_t *p)
 
 static int positions_of(const struct choose *d, int row)
 {
-	return attn_last(d->p, d->a, row) + 1 - attn_first(d->p, d->a, row);
+	return attn_last(d->p, d->a, row) + 1 - (d->view->every > 1 ? 0 : attn_first(d->p, d->a, row));
+}
+
+/* Are keys rows of their own, for groups of positions? */
+static bool of_groups(const struct choose *d)
+{
+	return d->view->every > 1;
 }
 
 /* Positions of a key. */
 static int each_of(const struct choose *d)
 {
-	return d->a->pooled ? d->a->pooled : 1;
+	return of_groups(d) ? d->view->every : d->a->pooled ? d->a->pooled : 1;
+}
+
+/* Positions that keys are chosen of, where there are more. */
+static int most_of(const struct choose *d)
+{
+	return of_groups(d) ? (d->most - d->a->window) * each_of(d) + each_of(d) - 1 : d->most;
 }
 
 /* Keys [at, at + n) of a row's, counted from the first that it sees, of which *run lie one after the other. */
 static const uint8_t *keys_at(const struct choose *d, const struct desk *k, int row, int at, int n, int *run)
 {
-	int each = each_of(d), pos = attn_first(d->p, d->a, row) + at * each + each - 1, item = d->p->item[row];
+	int each = each_of(d), pos = (of_groups(d) ? 0 : attn_first(d->p, d->a, row)) + at * each + each - 1,
+	    item = d->p->item[row];
 	size_t bytes = d->view->layer[d->layer].row_bytes[KV_KEYS];
 
-	*run = d->view->page_rows - pos % d->view->page_rows;
+	*run = (d->view->page_rows - pos % d->view->page_rows + each - 1) / (of_groups(d) ? each : 1);
 	*run = *run < n ? *run : n;
 	if (!d->a->pooled)
 		return kv_at(d->view, item, d->layer, KV_KEYS, 0, pos);
@@ -107,7 +120,7 @@ static void score_part(void *ctx, int part)
 	float *score = d->score + (size_t)(row - d->row) * d->ld;
 	struct desk k;
 
-	if (n <= d->most || at >= keys)
+	if (n <= most_of(d) || at >= keys)
 		return;
 	desk_lay(d, &k, cpu_my_scratch(d->c));
 	for (int h = 0; h < d->a->heads; h++)
@@ -154,29 +167,45 @@ static uint32_t least_taken(const float *score, int n, int most, int *equal)
 	return above;
 }
 
+/* Appends to `to` what a row's k keys are, from j on: rows of groups, or positions. */
+static int take_key(const struct choose *d, int32_t *to, int at, int first, int j)
+{
+	int each = each_of(d);
+
+	if (of_groups(d)) {
+		to[++at] = ~j;
+		return at;
+	}
+	for (int k = 0; k < each; k++)
+		to[++at] = first + j * each + k;
+	return at;
+}
+
 static void take_rows(void *ctx, int begin, int end)
 {
 	const struct choose *d = ctx;
 
 	for (int i = begin; i < end; i++) {
 		int row = d->row + i, n = positions_of(d, row), first = attn_first(d->p, d->a, row);
-		int each = each_of(d), keys = n / each, most = d->most / each, equal = 0, at = 0;
+		int each = each_of(d), keys = n / each, most = most_of(d) / each, equal = 0, at = 0, taken = 0;
 		int32_t *to = d->chosen + (size_t)row * (size_t)(d->most + 1);
 		const float *score = d->score + (size_t)i * d->ld;
+		bool all = n <= most_of(d);
 		uint32_t least;
 
-		if (n <= d->most)
+		if (all && !of_groups(d))
 			keys = 0;
-		least = keys ? least_taken(score, keys, most, &equal) : 0;
-		for (int j = 0; j < keys && at < most * each; j++) {
-			uint32_t order = order_of(score[j]);
+		least = keys && !all ? least_taken(score, keys, most, &equal) : 0;
+		for (int j = 0; j < keys && taken < most; j++) {
+			uint32_t order = all ? 1 : order_of(score[j]);
 
-			if (order > least || (order == least && equal-- > 0))
-				for (int k = 0; k < each; k++)
-					to[++at] = first + j * each + k;
+			if (order > least || (order == least && equal-- > 0)) {
+				at = take_key(d, to, at, first, j);
+				taken++;
+			}
 		}
-		for (int j = keys * each; j < n; j++)
-			to[++at] = first + j;
+		for (int j = of_groups(d) ? first : first + keys * each; j <= attn_last(d->p, d->a, row); j++)
+			to[++at] = j;
 		*to = at;
 	}
 }
@@ -198,28 +227,31 @@ void cpu_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a,
 		            .most = most };
 	uint8_t none[1];
 	int longest = 0, batch;
+	bool scored;
 
 	assert(most >= (a->pooled ? a->pooled : 1) && (!a->pooled || a->first <= most) && a->heads_kv == 1 &&
 	       view->heads == 1 && view->dim == a->dim);
+	assert(view->every <= 1 || (!a->pooled && !a->first && a->window > 0 && a->window < most));
 	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	for (int r = 0; r < p->n_row; r++)
 		longest = positions_of(&d, r) > longest ? positions_of(&d, r) : longest;
-	if (longest > most) {
+	scored = longest > most_of(&d);
+	if (scored) {
 		struct desk k;
 
 		d.stretches = (longest + STRETCH - 1) / STRETCH;
 		d.ld = (size_t)d.stretches * STRETCH;
 		cpu_scratch(c, desk_lay(&d, &k, none));
 	}
-	batch = longest > most && (size_t)p->n_row * d.ld > SCORES
+	batch = scored && (size_t)p->n_row * d.ld > SCORES
 	? (int)(SCORES / d.ld) : p->n_row;
 	batch = batch ? batch : 1;
-	if (longest > most)
+	if (scored)
 		d.score = room_get(&c->work, (size_t)batch * d.ld * sizeof(float));
 	for (int n; d.row < p->n_row; d.row += n) {
 		n = p->n_row - d.row < batch ? p->n_row - d.row : batch;
-		if (longest > most)
+		if (scored)
 			pool_run(c->pool, score_part, &d, n * d.stretches);
 		cpu_range(c, take_rows, &d, n, 1);
 	}

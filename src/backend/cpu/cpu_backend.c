@@ -346,6 +346,7 @@ static const struct backend_ops cpu_ops = {
 	.by_head = cpu_by_head,
 	.kv_append = cpu_kv_append,
 	.attend = cpu_attend,
+	.compress = cpu_compress,
 	.choose = cpu_choose,
 	.attend_chosen = cpu_attend_chosen,
 	.conv = cpu_conv,

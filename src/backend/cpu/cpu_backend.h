@@ -156,6 +156,8 @@ void cpu_attend(struct pass *, float *out, const struct attn *, const float *q, 
                 size_t q_head, const struct kv_view *, int layer);
 void cpu_attend_chosen(struct pass *, float *out, const struct attn *, const float *q, const float *gate, size_t q_row,
                        size_t q_head, const int32_t *chosen, int most, const struct kv_view *, int layer);
+void cpu_compress(struct pass *, const struct compress *, const float *k, const float *v, const struct kv_view *raw,
+                  int raw_layer, const struct kv_view *, int layer);
 void cpu_choose(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
                 size_t q_head, const float *weight, const struct kv_view *, int layer);
 void cpu_conv(struct pass *, float *out, const struct conv *, int n_conv, const float *in, int at, int n,

@@ -50,6 +50,16 @@ struct mix {
 	float *shared_gated, *shared_down, *shared_logit;
 };
 
+/* One row's choice, by its logits; tok: its token. */
+static void route_one(struct cpu_backend *c, const struct moe *m, float *logit, int32_t tok, int *expert, float *weight)
+{
+	const int32_t *fixed = m->by_token ? m->by_token + (size_t)(tok > 0 ? tok : 0) * (size_t)m->top_k : NULL;
+
+	if (m->route == ROUTE_ROOT)
+		c->recur->softplus(logit, logit, m->experts);
+	route_row(c->op, m, logit, fixed, expert, weight, weight + m->top_k);
+}
+
 static void route(void *ctx, int begin, int end)
 {
 	struct mix *d = ctx;
@@ -61,7 +71,7 @@ static void route(void *ctx, int begin, int end)
 		size_t r = (size_t)i;
 
 		/* First to where no other thread writes nearby. */
-		route_row(d->c->op, d->m, d->logit + r * experts, expert, weight, weight + k);
+		route_one(d->c, d->m, d->logit + r * experts, d->p->tok ? d->p->tok[i] : 0, expert, weight);
 		memcpy(d->expert + r * k, expert, k * sizeof *expert);
 		memcpy(d->weight + r * k, weight, k * sizeof *weight);
 	}
@@ -427,7 +437,8 @@ static void guess_next(struct mix *d)
 		int *pick = cpu_my_scratch(d->c);
 		float *weight = (float *)(pick + m->top_k);
 
-		route_row(d->c->op, m, d->logit + (size_t)i * (size_t)m->experts, pick, weight, weight + m->top_k);
+		route_one(d->c, m, d->logit + (size_t)i * (size_t)m->experts, d->p->tok ? d->p->tok[i] : 0, pick,
+		          weight);
 		for (int k = 0; k < m->top_k && n < m->experts; k++)
 			expert[n++] = pick[k];
 	}

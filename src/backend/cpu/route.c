@@ -110,29 +110,12 @@ static void rounds(const struct op_table *op, const struct moe *m, const float *
 	}
 }
 
-void route_row(const struct op_table *op, const struct moe *m, float *p, int *expert, float *weight, float *scratch)
+/* Weights of the chosen experts, of which `have` are there; sum: what their scores are divided by. */
+static void weigh(const struct op_table *op, const struct moe *m, const float *p, const int *expert, float *weight,
+                  int have, float sum)
 {
-	int experts = m->experts, k = m->top_k, have;
-	float *score = scratch, *total = score + experts, *best = total + m->groups, sum = 1.0f;
+	int k = m->top_k;
 
-	if (m->router_bias)
-		op->add(p, m->router_bias, experts);
-	if (m->route == ROUTE_ROUNDS) {
-		rounds(op, m, p, expert, weight, score);
-		return;
-	}
-	if (m->route == ROUTE_SOFTMAX)
-		sum = exponentials(op, p, experts);
-	else if (m->route == ROUTE_SIGMOID)
-		op->sigmoid(p, p, experts);
-	memcpy(score, p, (size_t)experts * sizeof *score);
-	if (m->select_bias) {
-		divide(score, experts, sum);
-		op->add(score, m->select_bias, experts);
-	}
-	if (m->groups > 1)
-		keep_groups(m, score, total, (int *)(best + (m->groups > k ? m->groups : k)), best);
-	have = choose(score, experts, k, expert, best);
 	for (int j = 0; j < k; j++)
 		weight[j] = j < have ? p[expert[j]] : NAN;
 	if (m->route == ROUTE_TOP)
@@ -148,4 +131,39 @@ void route_row(const struct op_table *op, const struct moe *m, float *p, int *ex
 		weight[j] *= m->scale;
 	for (int j = 0; j < k && m->expert_scale; j++)
 		weight[j] *= m->expert_scale[expert[j]];
+}
+
+void route_row(const struct op_table *op, const struct moe *m, float *p, const int32_t *fixed, int *expert,
+               float *weight, float *scratch)
+{
+	int experts = m->experts, k = m->top_k, have;
+	float *score = scratch, *total = score + experts, *best = total + m->groups, sum = 1.0f;
+
+	if (m->router_bias)
+		op->add(p, m->router_bias, experts);
+	if (m->route == ROUTE_ROUNDS) {
+		rounds(op, m, p, expert, weight, score);
+		return;
+	}
+	if (m->route == ROUTE_SOFTMAX)
+		sum = exponentials(op, p, experts);
+	else if (m->route == ROUTE_SIGMOID)
+		op->sigmoid(p, p, experts);
+	for (int i = 0; i < experts && m->route == ROUTE_ROOT; i++)
+		p[i] = sqrtf(p[i]);
+	if (fixed) {
+		for (int j = 0; j < k; j++)
+			expert[j] = fixed[j];
+		weigh(op, m, p, expert, weight, k, sum);
+		return;
+	}
+	memcpy(score, p, (size_t)experts * sizeof *score);
+	if (m->select_bias) {
+		divide(score, experts, sum);
+		op->add(score, m->select_bias, experts);
+	}
+	if (m->groups > 1)
+		keep_groups(m, score, total, (int *)(best + (m->groups > k ? m->groups : k)), best);
+	have = choose(score, experts, k, expert, best);
+	weigh(op, m, p, expert, weight, have, sum);
 }

@@ -120,13 +120,16 @@ static void gates_of(const struct op_table *op, float *z, const struct stream_ga
 	int n = g->streams;
 	float *m = z + 2 * n;
 
-	for (int i = 0; i < stream_gates_cols(n); i++)
+	for (int i = 0; i < (g->rounds ? stream_gates_cols(n) : n); i++)
 		z[i] = z[i] * g->scale[i < 2 * n ? i / n : 2] + g->base[i];
-	op->sigmoid(z, z, 2 * n);
+	op->sigmoid(z, z, g->rounds ? 2 * n : n);
 	for (int s = 0; s < n; s++) {
 		z[s] += g->eps;
-		z[n + s] *= 2;
+		if (g->rounds)
+			z[n + s] *= 2;
 	}
+	if (!g->rounds)
+		return;
 	softmax_rows(op, m, n, g->eps);
 	balance(m, n, g->eps, true);
 	for (int i = 1; i < g->rounds; i++) {
@@ -138,7 +141,7 @@ static void gates_of(const struct op_table *op, float *z, const struct stream_ga
 static void gate_rows(void *ctx, int begin, int end)
 {
 	const struct gates_job *j = ctx;
-	int streams = j->g->streams, gates = stream_gates_cols(streams);
+	int streams = j->g->streams, gates = j->g->rounds ? stream_gates_cols(streams) : streams;
 
 	for (int i = begin; i < end; i++) {
 		float *z = j->z + (size_t)i * (size_t)gates, *out = j->out + (size_t)i * (size_t)j->cols;
@@ -156,7 +159,7 @@ void cpu_gate_streams(struct pass *p, float *out, float *z, const struct stream_
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
 	struct gates_job j = { .c = c, .g = g, .out = out, .z = z, .x = x, .cols = cols };
 
-	assert(g->streams > 0 && g->streams <= STREAMS_MOST && g->rounds > 0);
+	assert(g->streams > 0 && g->streams <= STREAMS_MOST && g->rounds >= 0);
 	cpu_range(c, gate_rows, &j, n, cpu_grain_rows(g->streams * cols));
 }
 

@@ -82,6 +82,12 @@ static void dev_moe(struct pass *p, float *out, bool add, const struct moe *m, c
 	dev_refuse(dev_of(p), "mixtures of experts");
 }
 
+static void dev_compress(struct pass *p, const struct compress *o, const float *k, const float *v,
+                         const struct kv_view *raw, int raw_layer, const struct kv_view *view, int layer)
+{
+	dev_refuse(dev_of(p), "compressed histories");
+}
+
 static void dev_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a, const float *q, size_t q_row,
                        size_t q_head, const float *weight, const struct kv_view *view, int layer)
 {
@@ -201,6 +207,7 @@ static const struct backend_ops dev_ops = {
 	.by_head = dev_by_head,
 	.kv_append = dev_kv_append,
 	.attend = dev_attend,
+	.compress = dev_compress,
 	.choose = dev_choose,
 	.attend_chosen = dev_attend_chosen,
 	.conv = dev_conv,
