@@ -436,9 +436,12 @@ static bool lost(struct engine *e)
 
 static void fail_lost(struct engine *e, struct request *r)
 {
-	if (file_lost())
+	const char *path = file_lost(), *name = path ? strrchr(path, '/') : NULL;
+
+	/* A client learns the file's name, the log its folder. */
+	if (path)
 		err_set(&r->err, E_IO, "the model cannot be computed any more: %s became shorter while it was served",
-		        file_lost());
+		        name ? name + 1 : path);
 	else
 		err_set(&r->err, E_DEVICE, "the model cannot be computed any more: %s", e->m->be->failed.msg);
 	verify_end(r, FINISH_ERROR);

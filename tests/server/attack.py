@@ -292,7 +292,7 @@ class Attack:
             os.truncate(os.path.join(model, "model.safetensors"), 4096)
             for i in range(3):
                 r = s.post(COMPLETIONS, {"prompt": "after %d" % i, "max_tokens": 2})
-                assert r.status == 500 and "became shorter" in r.error()["message"], (r.status, r.text())
+                assert r.status == 500 and ": model.safetensors became shorter" in r.error()["message"], (r.status, r.text())
             r = s.ask("GET", "/health")
             assert (r.status, r.json()["status"]) == (503, "model lost"), r.text()
             s.close()
