@@ -108,7 +108,7 @@ static void compare(const char *what, const struct moe *m, const float *logit)
 	plain(m, logit, want, should);
 	for (enum cpu_level t = CPU_SCALAR; t < CPU_LEVELS; t = cpu_level_next(t)) {
 		memcpy(copy, logit, sizeof copy);
-		route_row(level_ops(t)->op, m, copy, expert, t ? weight : first, scratch);
+		route_row(level_ops(t)->op, m, copy, NULL, expert, t ? weight : first, scratch);
 		if (!t)
 			memcpy(weight, first, sizeof weight);
 		for (int j = 0; j < m->top_k; j++)
@@ -182,7 +182,7 @@ static void edges(void)
 	compare("ties", &m, logit);
 	for (int i = 0; i < EXPERTS; i++)
 		logit[i] = i == 7 ? 1 : NAN;
-	route_row(&op_table_scalar, &m, logit, expert, weight, scratch);
+	route_row(&op_table_scalar, &m, logit, NULL, expert, weight, scratch);
 	for (int j = 0; j < 4; j++)
 		if (expert[j] < 0 || expert[j] >= EXPERTS || (j ? !isnan(weight[j]) : expert[j] != 7)) {
 			printf("FAIL no numbers: rank %d: expert %d of weight %g\n", j, expert[j], (double)weight[j]);
