@@ -18,6 +18,7 @@
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/mhc.h"
+#include "model/mtp.h"
 #include "model/rotary.h"
 #include "model/stack.h"
 #include "model/streams.h"
@@ -348,7 +349,9 @@ static int bind(struct model *m, struct store *st, struct err *err)
 		bind_layer(v, &b, &p, i);
 	if (!b.code)
 		store_ignore(st, "mtp.", "draft head: not read by this version");
-	return b.code;
+	if (!b.code) /* as GGUF files have it */
+		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+	return b.code ? b.code : c.code;
 }
 
 /* ---- forward ---- */

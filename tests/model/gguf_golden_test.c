@@ -26,19 +26,16 @@ static const struct {
 	const char *name;
 	float tolerance;
 } known[] = {
-	{ "llama", 1e-3f },       { "llama2", 1e-3f },         { "qwen2", 1e-3f },
-	{ "qwen2_split", 1e-3f }, { "qwen3", 1e-3f },          { "k_llama", 1e-3f },
-	{ "qwen3_moe", 5e-3f },   { "k_qwen3_moe", 5e-3f },    { "qwen3_5", 5e-3f },
-	{ "k_qwen3_5", 5e-3f },   { "qwen3_5_moe", 5e-3f },    { "qwen3_next", 5e-3f },
-	{ "gemma3_text", 1e-3f }, { "gemma4_e2b", 1e-3f },     { "gemma4_moe", 5e-3f },
-	{ "k_gemma3", 1e-3f },    { "gemma4_unified", 1e-3f }, { "gpt_oss", 5e-3f },
-	{ "glm4_moe", 5e-3f },    { "falcon_h1", 1e-3f },      { "granite_hybrid", 5e-3f },
-	{ "nemotron_h", 1e-3f },  { "nemotron_h_moe", 5e-3f }, { "lfm2", 1e-3f },
-	{ "lfm2_moe", 5e-3f },    { "deepseek_v3", 5e-3f },    { "kimi_linear", 5e-3f },
-	{ "mamba2", 1e-3f },      { "qwen4_exp", 1e-3f },      { "qwen4_exp_mtp", 1e-3f },
-	{ "glm5_next", 1e-3f },   { "bonsai_1bit", 5e-3f },    { "bonsai_ternary", 5e-3f },
-	{ "bonsai_tied", 5e-3f }, { "bailingmoe2", 5e-3f },    { "bailing_hybrid", 1e-3f },
-	{ "granite_swa", 1e-3f }, { "kimi_k25", 1e-3f },
+	{ "llama", 1e-3f },          { "llama2", 1e-3f },         { "qwen2", 1e-3f },          { "qwen2_split", 1e-3f },
+	{ "qwen3", 1e-3f },          { "k_llama", 1e-3f },        { "qwen3_moe", 5e-3f },      { "k_qwen3_moe", 5e-3f },
+	{ "qwen3_5", 5e-3f },        { "k_qwen3_5", 5e-3f },      { "qwen3_5_moe", 5e-3f },    { "qwen3_next", 5e-3f },
+	{ "gemma3_text", 1e-3f },    { "gemma4_e2b", 1e-3f },     { "gemma4_moe", 5e-3f },     { "k_gemma3", 1e-3f },
+	{ "gemma4_unified", 1e-3f }, { "gpt_oss", 5e-3f },        { "glm4_moe", 5e-3f },       { "falcon_h1", 1e-3f },
+	{ "granite_hybrid", 5e-3f }, { "nemotron_h", 1e-3f },     { "nemotron_h_moe", 5e-3f }, { "lfm2", 1e-3f },
+	{ "lfm2_moe", 5e-3f },       { "deepseek_v3", 5e-3f },    { "kimi_linear", 5e-3f },    { "mamba2", 1e-3f },
+	{ "qwen4_exp", 1e-3f },      { "qwen4_exp_mtp", 1e-3f },  { "glm5_next", 1e-3f },      { "deepseek_v4", 1e-3f },
+	{ "bonsai_1bit", 5e-3f },    { "bonsai_ternary", 5e-3f }, { "bonsai_tied", 5e-3f },    { "bailingmoe2", 5e-3f },
+	{ "bailing_hybrid", 1e-3f }, { "granite_swa", 1e-3f },    { "kimi_k25", 1e-3f },
 };
 
 static float tolerance_of(const char *name)

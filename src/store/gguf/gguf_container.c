@@ -149,12 +149,23 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 	               g->path, name, nearest ? "; the nearest that is known: " : "", nearest ? nearest : "");
 }
 
+/* Converters of DeepSeek V4 name a draft head in the metadata, and leave it out. */
+static bool names_no_head(const struct gguf_model *m)
+{
+	char name[GGUF_NAME_BYTES];
+
+	snprintf(name, sizeof name, "blk.%" PRId64 ".nextn.eh_proj.weight", m->blocks - m->drafts);
+	return !strcmp(m->arch->name, "deepseek4") && !gguf_tensor_info(m, name);
+}
+
 static int read_blocks(struct gguf_model *m, struct err *err)
 {
 	struct gguf_conf c = { .m = m, .err = err };
 
 	m->blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
 	m->drafts = m->arch->head ? 0 : gguf_conf_int(&c, "nextn_predict_layers", 0);
+	if (!c.code && m->drafts > 0 && names_no_head(m))
+		m->drafts = 0;
 	if (!c.code && (m->blocks < 1 || m->blocks > BLOCKS_MAX || m->drafts < 0 || m->drafts >= m->blocks))
 		gguf_conf_fail(&c, E_FORMAT,
 		               "key %s.block_count: %" PRId64 " blocks, %" PRId64 " of them draft heads; 1 to %d are "

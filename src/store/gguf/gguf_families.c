@@ -474,7 +474,7 @@ static void put_latent(struct gguf_conf *c, int64_t turned)
 	gguf_copy_int(c, "q_lora_rank", "attention.q_lora_rank");
 }
 
-enum { SOFTMAX = 1, SIGMOID = 2 }; /* values of expert_gating_func */
+enum { SOFTMAX = 1, SIGMOID = 2, ROOT_SOFTPLUS = 4 }; /* values of expert_gating_func */
 
 /* Scores of experts are sigmoids; absent: what files without the key have, of DeepSeek-V2 softmax. */
 static void want_sigmoids(struct gguf_conf *c, int64_t absent)
@@ -695,6 +695,55 @@ void gguf_config_glm5_next(struct gguf_conf *c)
 	gguf_put_int(c, "intermediate_size", gguf_conf_int(c, "feed_forward_length", GGUF_NEEDED));
 	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 	gguf_put_int(c, "first_k_dense_replace", gguf_conf_int(c, "leading_dense_block_count", 0));
+}
+
+/* ---- DeepSeek V4 ---- */
+
+/* Rotations of layers without a history, and of those with one, which alone are scaled. */
+static void put_two_ropes(struct gguf_conf *c)
+{
+	gguf_put_float(c, "rope_theta", gguf_conf_float(c, "rope.freq_base", 10000));
+	gguf_put_float(c, "compress_rope_theta", gguf_conf_float(c, "attention.compress_rope_freq_base", 160000));
+	if (!gguf_conf_is(c, "rope.scaling.type", "yarn"))
+		return;
+	gguf_put_name(c, "rope_scaling");
+	buf_putc(c->out, '{');
+	gguf_put_str(c, "type", "yarn");
+	gguf_put_float(c, "factor", gguf_conf_float(c, "rope.scaling.factor", (double)NAN));
+	gguf_put_int(c, "original_max_position_embeddings",
+	             gguf_conf_int(c, "rope.scaling.original_context_length", GGUF_NEEDED));
+	gguf_put_float(c, "beta_fast", gguf_conf_float(c, "rope.scaling.yarn_beta_fast", 32));
+	gguf_put_float(c, "beta_slow", gguf_conf_float(c, "rope.scaling.yarn_beta_slow", 1));
+	buf_putc(c->out, '}');
+}
+
+void gguf_config_deepseek4(struct gguf_conf *c)
+{
+	int64_t kind = gguf_conf_int(c, "expert_gating_func", ROOT_SOFTPLUS);
+
+	if (!c->code && kind != ROOT_SOFTPLUS)
+		gguf_conf_fail(c, E_UNSUPPORTED,
+		               "key %s.expert_gating_func: %" PRId64 ", only roots of softplus (%d) are done",
+		               c->m->arch->name, kind, ROOT_SOFTPLUS);
+	gguf_put_common(c);
+	put_two_ropes(c);
+	gguf_put_int(c, "head_dim", gguf_conf_int(c, "attention.key_length", GGUF_NEEDED));
+	gguf_put_int(c, "qk_rope_head_dim", gguf_conf_int(c, "rope.dimension_count", GGUF_NEEDED));
+	gguf_put_int(c, "q_lora_rank", gguf_conf_int(c, "attention.q_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "o_lora_rank", gguf_conf_int(c, "attention.output_lora_rank", GGUF_NEEDED));
+	gguf_put_int(c, "o_groups", gguf_conf_int(c, "attention.output_group_count", GGUF_NEEDED));
+	gguf_put_int(c, "sliding_window", gguf_conf_int(c, "attention.sliding_window", GGUF_NEEDED));
+	gguf_copy_list(c, "compress_ratios", "attention.compress_ratios", 0);
+	gguf_put_int(c, "index_n_heads", gguf_conf_int(c, "attention.indexer.head_count", GGUF_NEEDED));
+	gguf_put_int(c, "index_head_dim", gguf_conf_int(c, "attention.indexer.key_length", GGUF_NEEDED));
+	gguf_put_int(c, "index_topk", gguf_conf_int(c, "attention.indexer.top_k", GGUF_NEEDED));
+	gguf_put_int(c, "num_hash_layers", gguf_conf_int(c, "hash_layer_count", 0));
+	gguf_put_int(c, "hc_mult", gguf_conf_int(c, "hyper_connection.count", GGUF_NEEDED));
+	gguf_put_int(c, "hc_sinkhorn_iters", gguf_conf_int(c, "hyper_connection.sinkhorn_iterations", GGUF_NEEDED));
+	gguf_put_float(c, "hc_eps", gguf_conf_float(c, "hyper_connection.epsilon", 1e-6));
+	gguf_put_routed(c);
+	put_bound(c);
+	gguf_put_int(c, "n_shared_experts", gguf_conf_int(c, "expert_shared_count", 0));
 }
 
 /* ---- Mamba-2 ---- */

@@ -102,12 +102,12 @@ gguf_config_fn gguf_config_plain, gguf_config_llama, gguf_config_qwen2_moe, gguf
 /* gguf_families.c */
 gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf_config_glm4_moe, gguf_config_falcon_h1,
 	gguf_config_granite, gguf_config_nemotron, gguf_config_lfm2, gguf_config_deepseek, gguf_config_dsa,
-	gguf_config_kimi_linear, gguf_config_glm5_next, gguf_config_mamba2, gguf_config_gemma2, gguf_config_olmo,
-	gguf_config_glm4, gguf_config_minimax, gguf_config_jamba, gguf_config_rwkv7, gguf_config_bailing2,
-	gguf_config_mixtral, gguf_config_gemma, gguf_config_arcee, gguf_config_cohere2, gguf_config_cohere2_moe,
-	gguf_config_ernie_moe, gguf_config_olmoe, gguf_config_granite_moe, gguf_config_granite_swa, gguf_config_phimoe,
-	gguf_config_afmoe, gguf_config_mamba, gguf_config_apertus, gguf_config_mistral4, gguf_config_bailing,
-	gguf_config_bailing3;
+	gguf_config_kimi_linear, gguf_config_glm5_next, gguf_config_deepseek4, gguf_config_mamba2, gguf_config_gemma2,
+	gguf_config_olmo, gguf_config_glm4, gguf_config_minimax, gguf_config_jamba, gguf_config_rwkv7,
+	gguf_config_bailing2, gguf_config_mixtral, gguf_config_gemma, gguf_config_arcee, gguf_config_cohere2,
+	gguf_config_cohere2_moe, gguf_config_ernie_moe, gguf_config_olmoe, gguf_config_granite_moe,
+	gguf_config_granite_swa, gguf_config_phimoe, gguf_config_afmoe, gguf_config_mamba, gguf_config_apertus,
+	gguf_config_mistral4, gguf_config_bailing, gguf_config_bailing3;
 /* gguf_windows.c */
 gguf_config_fn gguf_config_mimo, gguf_config_step, gguf_config_llama4;
 /* gguf_heads.c */

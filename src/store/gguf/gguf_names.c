@@ -387,6 +387,13 @@ static const struct gguf_name deepseek[] = {
 	{ "ssm_a", "self_attn.A_log", &gguf_log_minus, 0 },               \
 	{ "ssm_dt.bias", "self_attn.dt_bias", NULL, 0 },                  \
 	{ "ssm_norm.weight", "self_attn.o_norm.weight", NULL, 0 }
+#define STREAM_NAMES                                           \
+	{ "hc_attn_fn.weight", "hc_attn_fn", NULL, 0 },        \
+	{ "hc_attn_base.weight", "hc_attn_base", NULL, 0 },    \
+	{ "hc_attn_scale.weight", "hc_attn_scale", NULL, 0 },  \
+	{ "hc_ffn_fn.weight", "hc_ffn_fn", NULL, 0 },          \
+	{ "hc_ffn_base.weight", "hc_ffn_base", NULL, 0 },      \
+	{ "hc_ffn_scale.weight", "hc_ffn_scale", NULL, 0 }
 /* clang-format on */
 
 static const struct gguf_name dsa[] = {
@@ -418,12 +425,45 @@ static const struct gguf_name glm5_next[] = {
 	{ "indexer.kpool_gate.weight", "self_attn.indexer.index_kpool_compress_gate", NULL, 0 },
 	{ "indexer.kpool_ape.weight", "self_attn.indexer.index_kpool_compress_ape", NULL, 0 },
 	KDA_NAMES,
-	{ "hc_attn_fn.weight", "hc_attn_fn", NULL, 0 },
-	{ "hc_attn_base.weight", "hc_attn_base", NULL, 0 },
-	{ "hc_attn_scale.weight", "hc_attn_scale", NULL, 0 },
-	{ "hc_ffn_fn.weight", "hc_ffn_fn", NULL, 0 },
-	{ "hc_ffn_base.weight", "hc_ffn_base", NULL, 0 },
-	{ "hc_ffn_scale.weight", "hc_ffn_scale", NULL, 0 },
+	STREAM_NAMES,
+	{ NULL, NULL, NULL, 0 },
+};
+
+/* DeepSeek's own names. */
+static const struct gguf_name deepseek4[] = {
+	{ "token_embd.weight", "model.embed.weight", NULL, 0 },
+	{ "output.weight", "model.head.weight", NULL, 0 },
+	{ "output_hc_fn.weight", "model.hc_head_fn", NULL, 0 },
+	{ "output_hc_base.weight", "model.hc_head_base", NULL, 0 },
+	{ "output_hc_scale.weight", "model.hc_head_scale", NULL, 0 },
+	STREAM_NAMES,
+	{ "attn_norm.weight", "attn_norm.weight", NULL, 0 },
+	{ "ffn_norm.weight", "ffn_norm.weight", NULL, 0 },
+	{ "attn_q_a.weight", "attn.wq_a.weight", NULL, 0 },
+	{ "attn_q_a_norm.weight", "attn.q_norm.weight", NULL, 0 },
+	{ "attn_q_b.weight", "attn.wq_b.weight", NULL, 0 },
+	{ "attn_kv.weight", "attn.wkv.weight", NULL, 0 },
+	{ "attn_kv_a_norm.weight", "attn.kv_norm.weight", NULL, 0 },
+	{ "attn_sinks.weight", "attn.attn_sink", NULL, 0 },
+	{ "attn_output_a.weight", "attn.wo_a.weight", NULL, 0 },
+	{ "attn_output_b.weight", "attn.wo_b.weight", NULL, 0 },
+	{ "attn_compressor_kv.weight", "attn.compressor.wkv.weight", NULL, 0 },
+	{ "attn_compressor_gate.weight", "attn.compressor.wgate.weight", NULL, 0 },
+	{ "attn_compressor_ape.weight", "attn.compressor.ape", NULL, 0 },
+	{ "attn_compressor_norm.weight", "attn.compressor.norm.weight", NULL, 0 },
+	{ "indexer.attn_q_b.weight", "attn.indexer.wq_b.weight", NULL, 0 },
+	{ "indexer.proj.weight", "attn.indexer.weights_proj.weight", NULL, 0 },
+	{ "indexer_compressor_kv.weight", "attn.indexer.compressor.wkv.weight", NULL, 0 },
+	{ "indexer_compressor_gate.weight", "attn.indexer.compressor.wgate.weight", NULL, 0 },
+	{ "indexer_compressor_ape.weight", "attn.indexer.compressor.ape", NULL, 0 },
+	{ "indexer_compressor_norm.weight", "attn.indexer.compressor.norm.weight", NULL, 0 },
+	{ "ffn_gate_inp.weight", "ffn.gate.weight", NULL, 0 },
+	{ "ffn_gate_tid2eid.weight", "ffn.gate.tid2eid", NULL, 0 },
+	{ "exp_probs_b.bias", "ffn.gate.bias", NULL, 0 },
+	EXPERT_NAMES("ffn"),
+	{ "ffn_gate_shexp.weight", "ffn.shared_experts.w1.weight", NULL, 0 },
+	{ "ffn_up_shexp.weight", "ffn.shared_experts.w3.weight", NULL, 0 },
+	{ "ffn_down_shexp.weight", "ffn.shared_experts.w2.weight", NULL, 0 },
 	{ NULL, NULL, NULL, 0 },
 };
 
@@ -790,6 +830,7 @@ static const struct gguf_arch archs[] = {
 	{ "kimi-linear", "kimi_linear", kimi_linear, gguf_config_kimi_linear, false },
 	{ "glm5-next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
 	{ "glm5next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
+	{ "deepseek4", "deepseek_v4", deepseek4, gguf_config_deepseek4, false },
 	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
 	{ "granitehybrid", "granitemoehybrid", granite, gguf_config_granite, false },
