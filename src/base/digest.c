@@ -122,11 +122,15 @@ void hex_put(char *out, const uint8_t *p, size_t n)
 	*out = '\0';
 }
 
+/* One more than the value of each digit; 0: it is none.  A table, since a processor cannot guess whether a letter follows. */
+static const uint8_t value[256] = {
+	['0'] = 1, ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
+	['8'] = 9, ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+};
+
 static int digit_of(char c)
 {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+	return value[(uint8_t)c] - 1;
 }
 
 int hex_get(uint8_t *out, size_t n, const char *s)

@@ -417,6 +417,10 @@ int spill_name_get(const char *name, enum spill_kind *kind, struct digest *key, 
 	if (strlen(name) >= SPILL_NAME || hex_get(key->b, sizeof(key->b), name))
 		return E_FORMAT;
 	*kind = SPILL_PAGE;
+	*pos = 0;
+	*tail = 0;
+	if (!strcmp(name + 2 * sizeof(key->b), ".page"))
+		return 0;
 	if (sscanf(name + 2 * sizeof(key->b), ".%u.%llx.snap", &at, &t) == 2)
 		*kind = SPILL_SNAP;
 	*pos = at;
