@@ -1,6 +1,8 @@
-"""Writes the page's files into a C source: embed.py OUT FILE... -- [NAME=LIBRARY...]
+"""Writes the page's files into a C source, plain and compressed: embed.py OUT FILE... -- [NAME=LIBRARY...]
 
 libraries.js says which libraries there are: its list is filled in here."""
+import gzip
+import hashlib
 import json
 import os
 import sys
@@ -33,13 +35,15 @@ def main(target, arguments):
     with open(target, "w") as out:
         out.write('#include "web/web.h"\n\n')
         for i, (_, _, data) in enumerate(files):
-            out.write("static const unsigned char file%d[] = {\n" % i)
-            for at in range(0, len(data), 20):
-                out.write("".join("%d," % b for b in data[at:at + 20]) + "\n")
-            out.write("};\n")
+            for form, bytes_of in (("file", data), ("gzip", gzip.compress(data, 9, mtime=0))):
+                out.write("static const unsigned char %s%d[] = {\n" % (form, i))
+                for at in range(0, len(bytes_of), 20):
+                    out.write("".join("%d," % b for b in bytes_of[at:at + 20]) + "\n")
+                out.write("};\n")
         out.write("\nconst struct web_file web_files[] = {\n")
-        for i, (name, kind, _) in enumerate(files):
-            out.write('\t{ "%s", "%s", file%d, sizeof file%d },\n' % (name, kind, i, i))
+        for i, (name, kind, data) in enumerate(files):
+            tag = hashlib.sha256(data).hexdigest()[:16]
+            out.write('\t{ "%s", "%s", "%s", { { file%d, sizeof file%d }, { gzip%d, sizeof gzip%d } } },\n' % (name, kind, tag, i, i, i, i))
         out.write("\t{ 0 },\n};\n")
 
 

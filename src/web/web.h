@@ -8,8 +8,11 @@
 struct web_file {
 	const char *name; /* "" for the page itself, which is asked for as "/"; else behind "/page/": "page.css" */
 	const char *type; /* Content-Type */
-	const unsigned char *p;
-	size_t n;
+	const char *tag;  /* of its bytes, for ETag */
+	struct {
+		const unsigned char *p;
+		size_t n;
+	} form[2]; /* plain; compressed with gzip */
 };
 extern const struct web_file web_files[]; /* ends with name NULL */
 

@@ -1,6 +1,7 @@
 """The API's surface before a stub engine that says the prompt again: endpoints,
 fields, shapes, streams.  Run as: test_api.py STUB_SERVER TOKENIZER.JSON"""
 import calendar
+import gzip
 import json
 import os
 import socket
@@ -87,6 +88,28 @@ class Doors(unittest.TestCase):
         s = self.serve(cors_origin="https://good.test")
         for headers, status in (({"Origin": "https://good.test", "Host": "good.test"}, 200), ({"Origin": "http://good.test"}, 403)):
             self.assertEqual(s.post(COMPLETIONS, body, headers).status, status, headers)
+
+    def test_files_of_the_page(self):
+        """Compressed for clients that take it, and not sent again to one that has them."""
+        s = self.serve()
+        for path in ("/", "/page/page.css", "/page/chat.js"):
+            plain = s.ask("GET", path)
+            self.assertNotIn("content-encoding", plain.headers)
+            self.assertEqual(plain.headers["vary"], "Accept-Encoding")
+            tags = {plain.headers["etag"]}
+            for accept, packed in (("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0, deflate", False), ("gzip;q=0.0", False), ("br", False)):
+                r = s.ask("GET", path, headers={"Accept-Encoding": accept})
+                self.assertEqual(r.headers.get("content-encoding"), "gzip" if packed else None, accept)
+                self.assertEqual(gzip.decompress(r.body) if packed else r.body, plain.body)
+                tags.add(r.headers["etag"])
+                c = s.connect()
+                c.request("GET", path, headers={"Accept-Encoding": accept, "If-None-Match": '"x", ' + r.headers["etag"]})
+                had = c.reply(head_only=True)
+                self.assertEqual((had.status, had.headers["etag"], had.headers["content-length"]), (304, r.headers["etag"], str(len(r.body))))
+                c.request("GET", path, headers={"If-None-Match": '"x"'})     # nothing of the last one is in the way
+                self.assertEqual(c.reply().body, plain.body)
+                c.close()
+            self.assertEqual(len(tags), 2)
 
     def test_codes(self):
         """What is of the wrong type, and what is out of range."""

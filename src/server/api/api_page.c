@@ -2,6 +2,7 @@
  *
  * They need no API key, since they say nothing that is not in the source; what
  * the page then asks for needs it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "server/inside.h"
@@ -15,7 +16,59 @@ static const char header[] =
 	"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 	"require-trusted-types-for 'script'; trusted-types dompurify\r\n"
-	"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n";
+	"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nVary: Accept-Encoding\r\n";
+
+enum { PLAIN, GZIP };
+
+/* Where the text begins in a field's value; NULL: it is not in it. */
+static const char *found(struct http_slice field, const char *text)
+{
+	size_t n = strlen(text);
+
+	for (const char *p = field.p; p && (size_t)(field.p + field.n - p) >= n; p++)
+		if (!memcmp(p, text, n))
+			return p;
+	return NULL;
+}
+
+/* gzip, unless the field has it with a quality of 0. */
+static bool takes_gzip(struct http_slice accepts)
+{
+	const char *at = found(accepts, "gzip"), *end = accepts.p + accepts.n;
+
+	if (!at)
+		return false;
+	at += strlen("gzip");
+	while (at < end && *at == ' ')
+		at++;
+	if (at == end || *at != ';')
+		return true;
+	while (at < end && *at != ',')
+		if (*at >= '1' && *at <= '9')
+			return true;
+		else
+			at++;
+	return false;
+}
+
+/* The file, or 304 for a client that has it; the status. */
+static int send_file(struct conn *c, const struct web_file *f)
+{
+	int form = takes_gzip(http_field(&c->http, "accept-encoding")) ? GZIP : PLAIN;
+	char tag[40];
+	struct buf extra;
+	int status;
+
+	snprintf(tag, sizeof tag, "\"%s%s\"", f->tag, form == GZIP ? "-gzip" : "");
+	status = found(http_field(&c->http, "if-none-match"), tag) ? 304 : 200;
+	buf_init(&extra);
+	buf_printf(&extra, "%sETag: %s\r\n%s", header, tag, form == GZIP ? "Content-Encoding: gzip\r\n" : "");
+	if (status == 304)
+		c->head_only = true; /* it has the fields of the 200, and no body */
+	conn_reply(c, status, f->type, extra.p, (const char *)f->form[form].p, f->form[form].n);
+	buf_fini(&extra);
+	return status;
+}
 
 /* "" is "/", any other the name behind "/page/". */
 static void ready(struct exchange *x)
@@ -33,7 +86,7 @@ static void ready(struct exchange *x)
 	}
 	x->status = 200;
 	if (x->conn)
-		conn_reply(x->conn, 200, f->type, header, (const char *)f->p, f->n);
+		x->status = send_file(x->conn, f);
 	exchange_end(x);
 }
 
