@@ -61,6 +61,7 @@ static const struct seed {
 	{ "qwen4_mtp/hf-bf16", MODEL },
 	{ "_draft/dflash2", HEAD },
 	{ "glm5_mtp/hf-bf16", MODEL },
+	{ "deepseek4/hf-bf16", MODEL },
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds };
 

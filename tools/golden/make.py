@@ -348,6 +348,47 @@ def glm5_mtp():
     return c, t, naive.GLM5
 
 
+def deepseek4():
+    """A window, overlapping groups of four positions with an indexer, and plain ones of eight; a layer hashed by tokens."""
+    c = dict(BASE, model_type='deepseek_v4', num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
+             qk_rope_head_dim=8, q_lora_rank=16, o_groups=2, o_lora_rank=8, sliding_window=6, compress_ratios=[0, 4, 8, 0],
+             compress_rope_theta=500.0, index_n_heads=3, index_head_dim=16, index_topk=3, hc_mult=3, hc_eps=1e-6,
+             hc_sinkhorn_iters=3, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
+             num_hash_layers=1, scoring_func='sqrtsoftplus', topk_method='noaux_tc', norm_topk_prob=True,
+             routed_scaling_factor=1.5, swiglu_limit=0.8, attention_bias=False)
+    h, n, d, wide = c['hidden_size'], 4, 32, 3 * c['hidden_size']
+    t = {'embed.weight': [VOCAB, h], 'head.weight': [VOCAB, h], 'norm.weight': [h],
+         'hc_head_fn': [3, wide], 'hc_head_base': [3], 'hc_head_scale': [1]}
+
+    def history(at, every, width):
+        w = 2 * width if every == 4 else width
+        t[at + 'wkv.weight'], t[at + 'wgate.weight'], t[at + 'ape'], t[at + 'norm.weight'] = [w, h], [w, h], [every, w], [width]
+
+    for i, every in enumerate(c['compress_ratios'][:3]):
+        at = f'layers.{i}.'
+        t[at + 'attn_norm.weight'], t[at + 'ffn_norm.weight'] = [h], [h]
+        for site in ('attn', 'ffn'):
+            t[f'{at}hc_{site}_fn'], t[f'{at}hc_{site}_base'], t[f'{at}hc_{site}_scale'] = [15, wide], [15], [3]
+        t[at + 'ffn.gate.weight'] = [4, h]
+        if i == 0:
+            t[at + 'ffn.gate.tid2eid'] = ('I64', [[k % 4, (k + 1 + k // 4 % 3) % 4] for k in range(VOCAB)])
+        else:
+            t[at + 'ffn.gate.bias'] = [4]
+        for e in ['shared_experts.'] + [f'experts.{e}.' for e in range(4)]:
+            for name, shape in (('w1', [16, h]), ('w3', [16, h]), ('w2', [h, 16])):
+                t[f'{at}ffn.{e}{name}.weight'] = shape
+        at += 'attn.'
+        t[at + 'wq_a.weight'], t[at + 'q_norm.weight'], t[at + 'wq_b.weight'] = [16, h], [16], [n * d, 16]
+        t[at + 'wkv.weight'], t[at + 'kv_norm.weight'], t[at + 'attn_sink'] = [d, h], [d], [n]
+        t[at + 'wo_a.weight'], t[at + 'wo_b.weight'] = [2 * 8, n * d // 2], [h, 2 * 8]
+        if every:
+            history(at + 'compressor.', every, d)
+        if every == 4:
+            history(at + 'indexer.compressor.', every, 16)
+            t[at + 'indexer.wq_b.weight'], t[at + 'indexer.weights_proj.weight'] = [3 * 16, 16], [3, h]
+    return c, t, naive.deepseek4
+
+
 def glm4_moe_mtp():
     c = dict(BASE, model_type='glm4_moe', num_nextn_predict_layers=1, attention_bias=True, use_qk_norm=True, head_dim=32,
              num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5,
@@ -428,7 +469,7 @@ def mamba2():
 FAMILIES = {'granite': granite, 'smollm3': smollm3, 'phi3': phi3, 'qwen2_moe': qwen2_moe, 'olmo2': olmo2, 'glm4': glm4,
             'gemma2': gemma2, 'olmo_hybrid': olmo_hybrid, 'bailing_v3': bailing_v3,
             'bailing_v3_lora': lambda: bailing_v3(True), 'mamba2_grouped': mamba2, 'deepseek_mtp': deepseek_mtp, 'dsa_mtp': dsa_mtp,
-            'qwen4_mtp': qwen4_mtp, 'glm5_mtp': glm5_mtp, 'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
+            'qwen4_mtp': qwen4_mtp, 'glm5_mtp': glm5_mtp, 'deepseek4': deepseek4, 'glm4_moe_mtp': glm4_moe_mtp, 'bailing_v3_mtp': bailing_v3_mtp, 'nemotron_h_mtp': nemotron_h_mtp}
 
 
 def fill(shape, gauss):

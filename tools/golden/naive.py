@@ -731,6 +731,73 @@ def glm5_rows(w, c, ids):
     return [rms([sum(v) / len(x) for v in zip(*x)], w['model.norm.weight'], c['rms_norm_eps']) for x in h]
 
 
+# ---- DeepSeek V4: streams as above; a window of rows that are key and value, and rows for groups of positions ----
+
+def turn_last(x, pos, c, far):
+    d, theta = len(x) - c['qk_rope_head_dim'], c['compress_rope_theta' if far else 'rope_theta']
+    return x[:d] + rope(x[d:], pos, theta, adjacent=True)
+
+
+def group_rows(p, c, x, every, d):
+    """Rows of whole groups; those of 4 positions overlap: the first halves of the group before count, too."""
+    kv, rows = [linear(p['wkv'], u) for u in x], []
+    gate = [add(linear(p['wgate'], u), p['ape'][t % every]) for t, u in enumerate(x)]
+    for j in range(len(x) // every):
+        own, before = range(j * every, (j + 1) * every), range((j - 1) * every, j * every) if j else ()
+        halves = [(t, 0) for t in before] + [(t, d) for t in own] if every == 4 else [(t, 0) for t in own]
+        row = [dot(softmax([gate[t][h + i] for t, h in halves]), [kv[t][h + i] for t, h in halves]) for i in range(d)]
+        rows.append(turn_last(rms(row, p['norm'], c['rms_norm_eps']), j * every, c, True))
+    return rows
+
+
+def deepseek4_attention(p, c, x, every):
+    n, d, eps, far = c['num_attention_heads'], c['head_dim'], c['rms_norm_eps'], every > 0
+    low = [rms(linear(p['wq_a'], u), p['q_norm'], eps) for u in x]
+    near = [turn_last(rms(linear(p['wkv'], u), p['kv_norm'], eps), t, c, far) for t, u in enumerate(x)]
+    past = group_rows(part_of(p, 'compressor'), c, x, every, d) if far else []
+    keys = group_rows(part_of(p, 'indexer.compressor'), c, x, every, c['index_head_dim']) if every == 4 else []
+    out = []
+    for t, u in enumerate(x):
+        seen = list(range((t + 1) // every)) if far else []
+        if keys:
+            q = [turn_last(v, t, c, True) for v in heads_of(linear(p['indexer.wq_b'], low[t]), c['index_n_heads'])]
+            w = linear(p['indexer.weights_proj'], u)
+            seen = best([sum(f * max(dot(v, keys[j]), 0.0) for f, v in zip(w, q)) for j in seen], c['index_topk'])
+        rows, y = [past[j] for j in seen] + near[max(0, t - c['sliding_window'] + 1):t + 1], []
+        for h, v in enumerate(heads_of(linear(p['wq_b'], low[t]), n)):
+            v = turn_last(rms(v, None, eps), t, c, far)
+            share = softmax([dot(v, r) * d ** -0.5 for r in rows] + [p['attn_sink'][h]])
+            y += turn_last([dot(share[:-1], z) for z in zip(*rows)], -t, c, far)
+        groups = heads_of(y, c['o_groups'])
+        mixed = sum((linear(w, g) for w, g in zip(heads_of(p['wo_a'], c['o_groups']), groups)), [])
+        out.append(linear(p['wo_b'], mixed))
+    return out
+
+
+def deepseek4_moe(p, c, x, token):
+    run = lambda at: glm5_mlp({n + '_proj': p[f'{at}.{w}'] for n, w in (('gate', 'w1'), ('up', 'w3'), ('down', 'w2'))}, x, c['swiglu_limit'])
+    score = [math.sqrt(softplus(v)) for v in linear(p['gate'], x)]
+    chosen = p['gate.tid2eid'][1][token] if 'gate.tid2eid' in p else best(add(score, p['gate.bias']), c['num_experts_per_tok'])
+    total, y = sum(score[e] for e in chosen) + 1e-20, run('shared_experts')
+    for e in chosen:
+        y = add(y, run(f'experts.{e}'), c['routed_scaling_factor'] * score[e] / total)
+    return y
+
+
+def deepseek4(w, c, ids):
+    eps, h = c['rms_norm_eps'], [[list(w['embed.weight'][i]) for _ in range(c['hc_mult'])] for i in ids]
+    for i in range(c['num_hidden_layers']):
+        p, a, m = (part(w, f'layers.{i}{at}') for at in ('', '.attn', '.ffn'))
+        h = mixed_around(p, 'attn', c, h, lambda x: deepseek4_attention(a, c, [rms(u, p['attn_norm'], eps) for u in x], c['compress_ratios'][i]))
+        h = mixed_around(p, 'ffn', c, h, lambda x: [deepseek4_moe(m, c, rms(u, p['ffn_norm'], eps), t) for u, t in zip(x, ids)])
+    out = []
+    for x in h:
+        z = linear(w['hc_head_fn'], rms(sum(x, []), None, eps))
+        by = [sigmoid(v * w['hc_head_scale'][0] + b) + c['hc_eps'] for v, b in zip(z, w['hc_head_base'])]
+        out.append(linear(w['head.weight'], rms([dot(by, v) for v in zip(*x)], w['norm.weight'], eps)))
+    return out
+
+
 # ---- models by layers, and their draft heads ----
 
 def deepseek_like(layer, norm='shared_head.norm', embed='embed_tokens', kinds=None):
