@@ -70,6 +70,7 @@ static void bind_positions(struct binder *b, struct indexer *x, const struct ind
 	x->op.pooled = f->block;
 	x->op.v_is_key = false;
 	bind_weight(b, &x->pool, f->dim, f->hidden, "layers.%d.%s.indexer.index_kpool_compress_gate", layer, at);
+	bind_apart(b, &x->pool); /* a parameter, of which adapters know nothing */
 	x->op.pool_bias = bind_floats(b, (int64_t)f->block * f->dim, 0, "layers.%d.%s.indexer.index_kpool_compress_ape",
 	                              layer, at);
 }

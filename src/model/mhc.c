@@ -19,6 +19,7 @@ static void bind_site(struct binder *b, struct mhc *s, const struct mhc_form *f,
 		           .eps = f->eps,
 		           .gates = { .streams = f->streams, .rounds = last ? 0 : f->rounds, .eps = f->gate_eps } };
 	bind_weight(b, &s->fn, gates, f->streams * f->hidden, "%s_fn", path);
+	bind_apart(b, &s->fn); /* a parameter, of which adapters know nothing */
 	s->gates.base = bind_floats(b, gates, 0, "%s_base", path);
 	s->gates.scale = bind_floats(b, last ? 1 : 3, 0, "%s_scale", path);
 }
