@@ -5,6 +5,8 @@
 // another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
 // orders turns, and is later than the parent's.  No element of the page is known here.
 
+import { of_others } from "./others.js";
+
 const ROLES = ["user", "assistant", "tool"];
 const KIND = "weft conversations";
 
@@ -174,9 +176,10 @@ export function imported(text) {
   } catch {
     throw new Error("the file is not JSON");
   }
-  if (file?.kind !== KIND || file.version !== 1 || !Array.isArray(file.conversations))
-    throw new Error("the file has no conversations of this page");
-  return file.conversations.map((plain) => {
+  const own = file?.kind === KIND && file.version === 1 && Array.isArray(file.conversations);
+  const conversations = own ? file.conversations : of_others(file);
+  if (!conversations) throw new Error("the file has no conversations of this page, of llama-server or of Open WebUI");
+  return conversations.map((plain) => {
     const c = new Conversation(), earlier = new Set();
     if (!Array.isArray(plain?.turns)) throw new Error("one of its conversations has no turns");
     for (const t of plain.turns) {

@@ -292,11 +292,52 @@ test('to a file and back', async () => {
 	assert.equal(single.suggestedFilename(), 'Two.json');
 });
 
+test('conversations of llama-server and of Open WebUI', async () => {
+	const { page } = now;
+	const pixel = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+	const of_llama = { conv: { id: 'c', name: 'From llama-server', lastModified: 2000, currNode: 'a2' }, messages: [
+		{ id: 'a2', convId: 'c', type: 'text', timestamp: 6, role: 'assistant', content: 'second answer', parent: 'u', thinking: 'thought it over', children: [], model: 'other-model' },
+		{ id: 'r', convId: 'c', type: 'root', timestamp: 1, role: 'system', content: '', parent: null, thinking: '', children: ['s'] },
+		{ id: 's', convId: 'c', type: 'system', timestamp: 2, role: 'system', content: 'Be terse.', parent: 'r', thinking: '', children: ['u'] },
+		{ id: 'u', convId: 'c', type: 'text', timestamp: 3, role: 'user', content: 'a question', parent: 's', children: ['a1', 'a2'],
+			extra: [{ type: 'imageFile', name: 'dot.png', base64Url: pixel }, { type: 'textFile', name: 'notes.txt', content: 'noted' }] },
+		{ id: 'a1', convId: 'c', type: 'text', timestamp: 4, role: 'assistant', content: 'first answer', parent: 'u', thinking: '', children: [] },
+	] };
+	const of_open = [{ id: 'x', title: 'From Open WebUI', updated_at: 1, chat: { history: { currentId: '2', messages: {
+		2: { id: '2', parentId: '1', childrenIds: [], role: 'assistant', model: 'm', timestamp: 2,
+			content: '<details type="reasoning" done="true" duration="3">\n<summary>Thought for 3 seconds</summary>\n&gt; hm\n</details>\nan answer' },
+		1: { id: '1', parentId: null, childrenIds: ['2'], role: 'user', content: 'asked there', timestamp: 1, files: [{ type: 'image', url: pixel }, { type: 'image', url: 'https://evil.example/x.png' }] },
+	} } } }];
+	writeFileSync(join(dir, 'llama.json'), JSON.stringify([of_llama]));
+	writeFileSync(join(dir, 'open.json'), JSON.stringify(of_open));
+	await page.setInputFiles('#import-file', join(dir, 'llama.json'));
+	await until_titles(['From llama-server']);
+	assert.equal(await said(await answer()), 'second answer');
+	await page.getByText('2 of 2').waitFor();
+	await page.getByText('other-model').first().waitFor();
+	assert.equal(await page.locator('.message.user img').count(), 1);
+	await page.click('#settings-open');
+	assert.equal(await page.inputValue('#system'), 'Be terse.');
+	await page.keyboard.press('Escape');
+	const kept = await stored();
+	assert.deepEqual(kept, [['From llama-server', ['a question', 'first answer', 'second answer']]]);
+	await page.setInputFiles('#import-file', join(dir, 'open.json'));
+	await page.getByText('asked there').waitFor();
+	assert.equal(await said(await answer()), 'an answer');
+	assert.equal(await page.locator('.message.user img').count(), 1);
+	// Parents that are missing or go round, and names that objects have.
+	const odd = (id, parent) => ({ id, parent, type: 'text', timestamp: 1, role: 'user', content: `odd ${id}`, children: [] });
+	writeFileSync(join(dir, 'odd.json'), JSON.stringify({ conv: { name: 'Odd', currNode: '__proto__' }, messages: [
+		odd('__proto__', 'none'), odd('a', '__proto__'), { ...odd('x', 'y'), role: 'system' }, { ...odd('y', 'x'), role: 'system' }, odd('b', 'x'), odd('c', 'd'), odd('d', 'c')] }));
+	await page.setInputFiles('#import-file', join(dir, 'odd.json'));
+	await page.getByText('odd __proto__').waitFor();
+});
+
 test('a file that is none of ours changes nothing', async () => {
 	const { page } = now;
 	const good = { id: 'a', parent: '', role: 'user', content: 'x' };
 	const file = (turns) => JSON.stringify({ kind: 'weft conversations', version: 1, conversations: [{ turns }] });
-	const cases = ['no json', '[]', '{"kind":"other"}', file(5), file([{ ...good, role: 'system' }]), file([{ ...good, parent: 'none' }]),
+	const cases = ['{"conv":{},"messages":[{}]}', '[{"chat":{"history":{"messages":{"a":{"role":"user"}}}}}]', 'no json', '[]', '{"kind":"other"}', file(5), file([{ ...good, role: 'system' }]), file([{ ...good, parent: 'none' }]),
 		file([good, good]), file([{ ...good, content: 5 }]), file([{ ...good, pictures: [{ name: 'x', url: 'https://evil.example/x.png' }] }]),
 		file([{ ...good, tool_calls: [{}] }]), file([{ ...good, files: [{ name: 'x' }] }]), file([null])];
 	for (const [i, text] of cases.entries()) {
