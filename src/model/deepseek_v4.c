@@ -93,8 +93,6 @@ static void read_moe(struct conf *c, struct plan *p)
 		conf_fail(c, E_UNSUPPORTED, "scoring_func: only sqrtsoftplus is done");
 	if (strcmp(conf_str_or(c, "topk_method", "noaux_tc"), "noaux_tc"))
 		conf_fail(c, E_UNSUPPORTED, "topk_method: only noaux_tc is done");
-	if (!strcmp(conf_str_or(c, "expert_dtype", ""), "fp4"))
-		conf_fail(c, E_UNSUPPORTED, "expert_dtype: experts packed in fp4 are not read by this version");
 }
 
 static void read_ratios(struct conf *c, struct plan *p, int layers)

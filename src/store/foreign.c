@@ -124,9 +124,9 @@ static int need(struct store *st, const char *path, const char *suffix, enum dty
 
 static int need_scales(const struct tensor *s, struct err *err)
 {
-	if (s->type == DT_F16 || s->type == DT_BF16 || s->type == DT_F32)
+	if (s->type == DT_F16 || s->type == DT_BF16 || s->type == DT_F32 || s->type == DT_F8_E8M0)
 		return 0;
-	return err_set(err, E_FORMAT, "%s: tensor %s: is %s, scales are F16, BF16 or F32", s->file, s->name,
+	return err_set(err, E_FORMAT, "%s: tensor %s: is %s, scales are F16, BF16, F32 or F8_E8M0", s->file, s->name,
 	               tensor_type_name(s));
 }
 
@@ -336,7 +336,8 @@ static struct tensor *scales_of(const struct store *st, const char *path)
 	struct tensor *s = store_part(st, path, ".weight_scale_inv");
 
 	s = s ? s : store_part(st, path, ".weight_scale");
-	return s ? s : store_part(st, path, "_scale_inv");
+	s = s ? s : store_part(st, path, "_scale_inv");
+	return s ? s : store_part(st, path, ".scale");
 }
 
 int store_grid(struct store *st, const struct tensor *w, struct store_grid *out, struct err *err)
@@ -530,6 +531,11 @@ static int compressed(struct store *st, const char *path, struct tensor *q, cons
 
 /* ---- which ---- */
 
+bool foreign_is_mxfp4(const struct tensor *w, const struct tensor *s)
+{
+	return w->type == DT_I8 && !w->format && s->type == DT_F8_E8M0;
+}
+
 bool foreign_has(const struct store *st, const char *path)
 {
 	return store_part(st, path, ".qweight") || store_part(st, path, ".weight_packed");
@@ -550,7 +556,7 @@ static int choose(struct store *st, const char *path, const struct wanted *m, st
 	}
 	if (w && !w->format && (w->type == DT_F8_E4M3 || w->type == DT_I8)) {
 		s = scales_of(st, path);
-		if (s)
+		if (s && !foreign_is_mxfp4(w, s))
 			return bytes_with_scales(st, w, s, m, out, err);
 	}
 	if (!w && (w = store_part(st, path, ".qweight")) && st->foreign.bits)
@@ -574,13 +580,30 @@ int foreign_matrix(struct store *st, const char *path, const struct wanted *m, s
 
 /* ---- counting ---- */
 
+/* path.scale is counted with path.weight, if it has that one's scales. */
+static void count_with_scale(struct store *st, struct tensor *s, struct buf *path)
+{
+	struct tensor *w;
+
+	if (!tensor_stem(path, s->name, ".scale"))
+		return;
+	w = store_part(st, path->p, ".weight");
+	if (!w || w->format || (w->type != DT_F8_E4M3 && w->type != DT_I8))
+		return;
+	s->elements = 0;
+	if (foreign_is_mxfp4(w, s) && w->count < INT64_MAX / 2)
+		w->elements = 2 * w->count;
+}
+
 void foreign_count_elements(struct store *st)
 {
 	static const char *const beside[] = { ".weight_scale_inv", ".weight_scale",     ".qzeros", ".g_idx",
 		                              ".weight_shape",     ".weight_zero_point" };
 	static const char *const of_activations[] = { ".input_scale", ".input_zero_point", ".k_scale", ".v_scale",
 		                                      ".output_scale" };
+	struct buf path;
 
+	buf_init(&path);
 	for (size_t i = 0; i < st->n; i++) {
 		struct tensor *t = st->v[i];
 		bool words = ends(t->name, ".qweight") || ends(t->name, ".weight_packed");
@@ -597,5 +620,7 @@ void foreign_count_elements(struct store *st)
 			t->elements = 0;
 		if (words && t->type == DT_I32 && st->foreign.bits && t->count < INT64_MAX / 32)
 			t->elements = t->count * 32 / st->foreign.bits;
+		count_with_scale(st, t, &path);
 	}
+	buf_fini(&path);
 }

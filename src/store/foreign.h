@@ -17,6 +17,10 @@ bool foreign_read_config(struct store *st, const struct json *section, const cha
 int foreign_matrix(struct store *st, const char *path, const struct wanted *m, struct weight *out, bool *is,
                    struct err *err);
 
+/* Are w and its scales s, which are path.weight and path.scale, mxfp4 as DeepSeek V4's experts have it?  quantised.c reads such a
+ * matrix. */
+bool foreign_is_mxfp4(const struct tensor *w, const struct tensor *s);
+
 /* Whether there is a matrix of this kind at path. */
 bool foreign_has(const struct store *st, const char *path);
 

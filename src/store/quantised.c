@@ -327,24 +327,12 @@ static int coded(struct store *st, const char *path, struct tensor *w, struct te
 	return 0;
 }
 
-/* gpt-oss as Hugging Face has it: path_blocks [n][rows][cols / 32][16] and path_scales [n][rows][cols / 32], which are
- * mxfp4's codes and scales with the groups as a dimension of their own. */
-static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m,
-                        struct weight *out, struct err *err)
+/* Codes of mxfp4 and their scales, of shapes that were checked. */
+static int mxfp4(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m, struct weight *out,
+                 struct err *err)
 {
-	const int64_t codes[] = { m->n, m->rows, m->cols / 32, 16 };
-	int skip = m->n == 0, rows, code;
+	int rows, code;
 
-	if (w->type != DT_U8 || s->type != DT_U8)
-		return err_set(err, E_FORMAT, "%s: tensors %s and %s: are %s and %s, mxfp4 is U8", w->file, w->name,
-		               s->name, tensor_type_name(w), tensor_type_name(s));
-	if (m->cols % 32)
-		return err_set(err, E_FORMAT, "%s: tensor %s: %d inputs are not whole groups of 32", w->file, w->name,
-		               m->cols);
-	if (w->n_dim != 4 - skip || memcmp(w->dim, codes + skip, (size_t)(4 - skip) * sizeof *codes))
-		return store_shape_error(st, w, codes + skip, 4 - skip, err);
-	if (s->n_dim != 3 - skip || memcmp(s->dim, codes + skip, (size_t)(3 - skip) * sizeof *codes))
-		return store_shape_error(st, s, codes + skip, 3 - skip, err);
 	if ((code = all_rows(w, m, &rows, err)) || (code = store_data(st, w, err)) || (code = store_data(st, s, err)))
 		return code;
 	code = weight_coded(out, w->name, "mxfp4", 4, 32, rows, m->cols, w->data, w->bytes, s->data, s->bytes, NULL, 0,
@@ -360,6 +348,48 @@ static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, co
 	w->stored = w->bytes + s->bytes;
 	keep_for_blocks(st, w, m, out);
 	return 0;
+}
+
+static int whole_groups(const struct tensor *w, const struct wanted *m, struct err *err)
+{
+	return m->cols % 32 ? err_set(err, E_FORMAT, "%s: tensor %s: %d inputs are not whole groups of 32", w->file,
+	                              w->name, m->cols) :
+	                      0;
+}
+
+/* gpt-oss as Hugging Face has it: path_blocks [n][rows][cols / 32][16] and path_scales [n][rows][cols / 32], which are
+ * mxfp4's codes and scales with the groups as a dimension of their own. */
+static int mxfp4_blocks(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m,
+                        struct weight *out, struct err *err)
+{
+	const int64_t codes[] = { m->n, m->rows, m->cols / 32, 16 };
+	int skip = m->n == 0, code;
+
+	if (w->type != DT_U8 || s->type != DT_U8)
+		return err_set(err, E_FORMAT, "%s: tensors %s and %s: are %s and %s, mxfp4 is U8", w->file, w->name,
+		               s->name, tensor_type_name(w), tensor_type_name(s));
+	if ((code = whole_groups(w, m, err)))
+		return code;
+	if (w->n_dim != 4 - skip || memcmp(w->dim, codes + skip, (size_t)(4 - skip) * sizeof *codes))
+		return store_shape_error(st, w, codes + skip, 4 - skip, err);
+	if (s->n_dim != 3 - skip || memcmp(s->dim, codes + skip, (size_t)(3 - skip) * sizeof *codes))
+		return store_shape_error(st, s, codes + skip, 3 - skip, err);
+	return mxfp4(st, w, s, m, out, err);
+}
+
+/* DeepSeek V4's experts: path.weight [n][rows][cols / 2] and path.scale [n][rows][cols / 32], mxfp4's codes and scales. */
+static int mxfp4_pairs(struct store *st, struct tensor *w, struct tensor *s, const struct wanted *m, struct weight *out,
+                       struct err *err)
+{
+	int code = whole_groups(w, m, err);
+
+	if (code)
+		return code;
+	if (!shape_is(w, m, m->cols / 2))
+		return shape_error(st, w, m, m->cols / 2, err);
+	if (!shape_is(s, m, m->cols / 32))
+		return shape_error(st, s, m, m->cols / 32, err);
+	return mxfp4(st, w, s, m, out, err);
 }
 
 /* The basis of a matrix that was read. */
@@ -406,6 +436,8 @@ static int matrix(struct store *st, const char *path, const struct wanted *m, st
 		               name.p, st->config_path, e->bits, path);
 	else if (s)
 		code = coded(st, path, w, s, e, m, out, err);
+	else if ((s = store_part(st, path, ".scale")) && foreign_is_mxfp4(w, s))
+		code = mxfp4_pairs(st, w, s, m, out, err);
 	else
 		code = plain(st, w, m, out, err);
 out:
