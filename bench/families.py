@@ -275,6 +275,191 @@ def ling(t, c, layers):
         experts(t, at + "mlp.switch_mlp.", c["num_experts"], h, c["moe_intermediate_size"])
 
 
+# ---- several residual streams, and indexers ----
+
+def balanced(t, at, streams, h, sites=("attn", "ffn")):
+    """Gates of streams that a balanced matrix mixes."""
+    for site in sites:
+        rows = streams if site == "head" else (2 + streams) * streams
+        t.bare(f"{at}hc_{site}_fn", rows, streams * h)
+        t.vector(f"{at}hc_{site}_base", rows, 0.0, 0.5, "F32")
+        t.vector(f"{at}hc_{site}_scale", 1 if site == "head" else 3, 1.0, 0.0, "F32")
+
+
+def gated(t, at, streams, h, low, inject=True):
+    """Gates of streams through a low rank."""
+    norms(t, at, streams * h, "hc_norm", value=0.0)
+    t.matrix(at + "input_mix_weight_down", low, streams * h)
+    t.matrix(at + "input_mix_weight_up", streams * h, low)
+    if inject:
+        t.matrix(at + "block_inject_weight", streams, streams * h)
+
+
+def primes(first, n):
+    found = []
+    while len(found) < n:
+        if all(first % d for d in range(2, int(first ** 0.5) + 1)):
+            found.append(first)
+        first += 1
+    return found
+
+
+def ngrams(t, at, c):
+    """The table stays in bf16: its rows are no whole groups."""
+    h, dim, wide = c["hidden_size"], c["ple_embed_dim"], c["hc_count"] * c["hidden_size"]
+    heads = (c["ngram_size"] - 1) * c["heads_per_ngram"]
+    size, parts, whole = primes(c["ngram_vocab_size_base"], heads), c["split_ngram_parts"], c["make_ngram_vocab_size_divisible_by"]
+    t.matrix(at + "key_proj", wide, dim)
+    t.matrix(at + "value_proj", h, dim)
+    norms(t, at, wide, "norm_key", "norm_query", "norm_conv", value=0.0)
+    t.conv(at + "conv1d.weight", wide, c["ple_conv_kernel_size"])
+    at += "ple_embedding."
+    t.numbers(at + "layer_multipliers", [23703573157769, 20109073645365, 8052911324071])
+    t.numbers(at + "ngram_heads_vocab_sizes", size)
+    t.numbers(at + "ngram_heads_offsets", [sum(size[:i]) for i in range(heads)])
+    rows = -(-sum(size) // whole) * whole
+    for i in range(parts):
+        t.matrix(f"{at}ngram_embedding.shard_{i}", rows // parts, dim // heads, bits=16)
+
+
+def delta(t, at, h, c):
+    hk, hv, dk, dv = (c["linear_" + k] for k in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim"))
+    t.matrix(at + "in_proj_qkv", 2 * hk * dk + hv * dv, h)
+    t.matrix(at + "in_proj_z", hv * dv, h)
+    t.matrix(at + "in_proj_b", hv, h)
+    t.matrix(at + "in_proj_a", hv, h)
+    t.conv(at + "conv1d.weight", 2 * hk * dk + hv * dv, c["linear_conv_kernel_dim"])
+    t.logs(at + "A_log", hv)
+    t.vector(at + "dt_bias", hv, -4.0, 1.0)
+    norms(t, at, dv, "norm")
+    t.matrix(at + "out_proj", h, hv * dv)
+
+
+def qwen4(t, config, layers):
+    c = config["text_config"]
+    top = "language_model.model." if t.bits != 16 else "model.language_model."
+    h, streams, low, n = c["hidden_size"], c["hc_count"], c["hc_lowrank"], c["num_experts"]
+    heads, kv, dim, inner = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], c["moe_intermediate_size"]
+    t.matrix(top + "embed_tokens", c["vocab_size"], h)
+    t.matrix("lm_head", c["vocab_size"], h)
+    gated(t, top + "hyper_connection_mixer.", streams, h, low, inject=False)
+    for i in range(layers):
+        at = f"{top}layers.{i}."
+        if i + 1 in c["ple_layer_ids"]:
+            ngrams(t, at + "ple.", c)
+        gated(t, at + "attn_hyper_connection.", streams, h, low)
+        gated(t, at + "mlp_hyper_connection.", streams, h, low)
+        if c["layer_types"][i] == "full_attention":
+            a = at + "self_attn."
+            t.matrix(a + "q_proj", 2 * heads * dim, h)      # with the output gate
+            t.matrix(a + "k_proj", kv * dim, h)
+            t.matrix(a + "v_proj", kv * dim, h)
+            t.matrix(a + "o_proj", h, heads * dim)
+            norms(t, a, dim, "q_norm", "k_norm", value=0.0)
+            t.matrix(a + "indexer.index_qk_proj", (c["indexer_n_heads"] + 1) * c["indexer_head_dim"], h)
+            norms(t, a + "indexer.", c["indexer_head_dim"], "q_layernorm", "k_layernorm", value=0.0)
+        else:
+            delta(t, at + "linear_attn.", h, c)
+        router(t, at + "mlp.gate", n, h)
+        router(t, at + "mlp.shared_expert_gate", 1, h)
+        mlp(t, at + "mlp.shared_expert.", h, c["shared_expert_intermediate_size"])
+        experts(t, at + "mlp.switch_mlp.", n, h, inner)
+
+
+def glm5(t, config, layers):
+    c = config["text_config"]
+    top = "language_model.model." if t.bits != 16 else "model.language_model."
+    h, kda, n = c["hidden_size"], c["linear_attn_config"], c["num_attention_heads"]
+    heads, dim, wide = kda["num_heads"], kda["head_dim"], kda["num_heads"] * kda["head_dim"]
+    low, rank, nope, v, index = c["q_lora_rank"], c["kv_lora_rank"], c["qk_nope_head_dim"], c["v_head_dim"], c["index_head_dim"]
+    trunk(t, c, top)
+    for i in range(layers):
+        at = f"{top}layers.{i}."
+        norms(t, at, h, "input_layernorm", "post_attention_layernorm")
+        balanced(t, at, c["hc_mult"], h)
+        a = at + "self_attn."
+        if c["layer_types"][i] == "linear_attention":
+            attention(t, a, h, heads, heads, dim)
+            for s in "qkv":
+                t.conv(f"{a}{s}_conv1d.weight", wide, kda["short_conv_kernel_size"])
+            for s in "fg":
+                t.matrix(f"{a}{s}_a_proj", dim, h)
+                t.matrix(f"{a}{s}_b_proj", wide, dim)
+            t.matrix(a + "b_proj", heads, h)
+            t.logs(a + "A_log", heads)
+            t.vector(a + "dt_bias", wide, -4.0, 1.0, "F32")
+            norms(t, a, dim, "o_norm")
+        else:
+            t.matrix(a + "q_a_proj", low, h)
+            norms(t, a, low, "q_a_layernorm")
+            t.matrix(a + "q_b_proj", n * nope, low)
+            t.matrix(a + "kv_a_proj_with_mqa", rank, h)
+            norms(t, a, rank, "kv_a_layernorm")
+            t.matrix(a + "embed_q", n, rank, nope)
+            t.matrix(a + "unembed_out", n, v, rank)
+            t.matrix(a + "o_proj", h, n * v)
+            a += "indexer."
+            t.matrix(a + "wq_b", c["index_n_heads"] * index, low)
+            t.matrix(a + "wk", index, h)
+            t.matrix(a + "weights_proj", c["index_n_heads"], h)
+            norms(t, a, index, "k_norm")
+            t.vector(a + "k_norm.bias", index, 0.0, 0.02)
+            t.bare(a + "index_kpool_compress_gate", index, h)
+            t.bare(a + "index_kpool_compress_ape", c["index_kpool"], index)
+        if i < c["first_k_dense_replace"]:
+            mlp(t, at + "mlp.", h, c["intermediate_size"])
+            continue
+        router(t, at + "mlp.gate", c["n_routed_experts"], h)
+        t.vector(at + "mlp.gate.e_score_correction_bias", c["n_routed_experts"], 0.0, 0.02, "F32")
+        mlp(t, at + "mlp.shared_experts.", h, c["moe_intermediate_size"] * c["n_shared_experts"])
+        experts(t, at + "mlp.switch_mlp.", c["n_routed_experts"], h, c["moe_intermediate_size"])
+
+
+def compressor(t, at, h, dim, every, overlaps):
+    wide = 2 * dim if overlaps else dim
+    t.matrix(at + "wkv", wide, h)
+    t.matrix(at + "wgate", wide, h)
+    t.bare(at + "ape", every, wide)
+    norms(t, at, dim, "norm")
+
+
+def deepseek4(t, c, layers):
+    """As published: FP8, with experts in fp4."""
+    h, n, heads, dim, low = c["hidden_size"], c["n_routed_experts"], c["num_attention_heads"], c["head_dim"], c["q_lora_rank"]
+    groups, out, inner = c["o_groups"], c["o_lora_rank"], c["moe_intermediate_size"]
+    t.matrix("embed", c["vocab_size"], h)
+    t.matrix("head", c["vocab_size"], h)
+    norms(t, "", h, "norm")
+    balanced(t, "", c["hc_mult"], h, ["head"])
+    for i in range(layers):
+        at, every = f"layers.{i}.", c["compress_ratios"][i]
+        norms(t, at, h, "attn_norm", "ffn_norm")
+        balanced(t, at, c["hc_mult"], h)
+        a = at + "attn."
+        t.fp8(a + "wq_a", low, h)
+        norms(t, a, low, "q_norm")
+        t.fp8(a + "wq_b", heads * dim, low)
+        t.fp8(a + "wkv", dim, h)
+        norms(t, a, dim, "kv_norm")
+        t.fp8(a + "wo_a", groups * out, heads // groups * dim)
+        t.fp8(a + "wo_b", h, groups * out)
+        t.vector(a + "attn_sink", heads, 0.0, 1.0, "F32")
+        if every:
+            compressor(t, a + "compressor.", h, dim, every, every == 4)
+        if every == 4:
+            compressor(t, a + "indexer.compressor.", h, c["index_head_dim"], every, True)
+            t.fp8(a + "indexer.wq_b", c["index_n_heads"] * c["index_head_dim"], low)
+            t.matrix(a + "indexer.weights_proj", c["index_n_heads"], h)
+        router(t, at + "ffn.gate", n, h)
+        if i < c["num_hash_layers"]:
+            t.chosen(at + "ffn.gate.tid2eid", c["vocab_size"], c["num_experts_per_tok"], n)
+        else:
+            t.vector(at + "ffn.gate.bias", n, 0.0, 0.02, "F32")
+        for put, where in [(t.fp8, "shared_experts"), *((t.fp4, f"experts.{e}") for e in range(n))]:
+            for name, rows, cols in (("w1", inner, h), ("w3", inner, h), ("w2", h, inner)):
+                put(f"{at}ffn.{where}.{name}", rows, cols)
+
+
 # ---- published sizes ----
 
 def every(n, layers, last, other):
@@ -284,6 +469,11 @@ def every(n, layers, last, other):
 
 def at(places, layers, there, other):
     return [there if i in places else other for i in range(layers)]
+
+
+def nested(architecture, text):
+    return dict(model_type=text["model_type"].removesuffix("_text"), architectures=[architecture], text_config=text,
+                tie_word_embeddings=text["tie_word_embeddings"])
 
 
 GEMMA4_ROPE = {"full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6, "rope_type": "proportional"},
@@ -379,6 +569,41 @@ FAMILIES = {
         moe_intermediate_size=512, moe_shared_expert_intermediate_size=512, n_group=8, topk_group=4, norm_topk_prob=True,
         routed_scaling_factor=2.5, score_function="sigmoid", moe_router_enable_expert_bias=True, num_nextn_predict_layers=0,
         hidden_act="silu", rms_norm_eps=1e-6, tie_word_embeddings=False, max_position_embeddings=131072)),
+    "qwen3.8-flash-next": (qwen4, nested("Qwen4ExpForConditionalGeneration", dict(
+        model_type="qwen4_exp_text", hidden_size=2560, num_hidden_layers=48, vocab_size=248320, num_attention_heads=24,
+        num_key_value_heads=2, head_dim=256, layer_types=every(4, 48, "full_attention", "linear_attention"), attention_bias=False,
+        attn_output_gate=True, output_gate_type="sigmoid", hidden_act="silu", rms_norm_eps=1e-6, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [11, 11, 10],
+                         "mrope_interleaved": True},
+        linear_num_key_heads=16, linear_num_value_heads=48, linear_key_head_dim=128, linear_value_head_dim=128,
+        linear_conv_kernel_dim=4, num_experts=512, num_experts_per_tok=10, moe_intermediate_size=640,
+        shared_expert_intermediate_size=640, hc_count=4, hc_lowrank=320, indexer_n_heads=4, indexer_kv_heads=1, indexer_head_dim=128,
+        indexer_budget=2048, indexer_compress_ratio=4, ple_layer_ids=[2], ple_embed_dim=2560, ple_conv_kernel_size=4, ngram_size=3,
+        heads_per_ngram=8, ngram_vocab_size_base=20000000, make_ngram_vocab_size_divisible_by=128, split_ngram_parts=128,
+        mtp_num_hidden_layers=0, mtp_use_dedicated_embeddings=False, eos_token_id=EOS, max_position_embeddings=262144))),
+    "glm-5.3-flash": (glm5, nested("Glm5NextForConditionalGeneration", dict(
+        model_type="glm5_next_text", hidden_size=4096, num_hidden_layers=45, vocab_size=154880, num_attention_heads=64,
+        num_key_value_heads=64, head_dim=0, layer_types=every(4, 45, "deepseek_sparse_attention", "linear_attention"),
+        attention_bias=False, hidden_act="silu", rms_norm_eps=1e-5, tie_word_embeddings=False, intermediate_size=12288,
+        q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=256, qk_rope_head_dim=0, qk_head_dim=256, v_head_dim=256,
+        mla_use_nope=True, linear_attn_config={"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+        index_n_heads=32, index_head_dim=128, index_topk=2048, index_kpool=4, index_kpool_compress=True,
+        index_kpool_always_select_tail=True, first_k_dense_replace=3, n_routed_experts=288, num_experts_per_tok=8, n_shared_experts=1,
+        moe_intermediate_size=2048, scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True, n_group=1, topk_group=1,
+        routed_scaling_factor=2.5, swiglu_limit=10.0, mhc=True, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20,
+        num_nextn_predict_layers=0, eos_token_id=EOS, max_position_embeddings=1048576))),
+    "deepseek-v4-flash": (deepseek4, dict(
+        model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"], hidden_size=4096, num_hidden_layers=43, vocab_size=129280,
+        num_attention_heads=64, num_key_value_heads=1, head_dim=512, qk_rope_head_dim=64, q_lora_rank=1024, o_groups=8,
+        o_lora_rank=1024, sliding_window=128, compress_ratios=[0, 0, *[4, 128] * 20, 4, 0], index_n_heads=64, index_head_dim=128,
+        index_topk=512, n_routed_experts=256, num_experts_per_tok=6, n_shared_experts=1, moe_intermediate_size=2048,
+        num_hash_layers=3, scoring_func="sqrtsoftplus", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.5,
+        swiglu_limit=10.0, hidden_act="silu", rms_norm_eps=1e-6, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20,
+        rope_theta=10000, compress_rope_theta=160000, rope_scaling={
+            "type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1},
+        attention_bias=False, tie_word_embeddings=False, num_nextn_predict_layers=0, max_position_embeddings=1048576,
+        expert_dtype="fp4", quantization_config={"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0",
+                                                 "activation_scheme": "dynamic", "weight_block_size": [128, 128]})),
 }
 
 
@@ -388,6 +613,7 @@ EXPERT_NAMES = {
     "nemotron_h": {"fc1": "up_proj", "fc2": "down_proj"},
     "lfm2_moe": {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
     "kimi_linear": {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"},
+    "glm5_next": {"gate_proj": "gate_proj", "up_proj": "up_proj", "down_proj": "down_proj"},
 }
 
 
@@ -396,7 +622,7 @@ class Published:
     [channels][1][width], the names of its modules, keys and values of latent attention in one matrix."""
 
     def __init__(self, maker, config):
-        self.maker, self.c, self.kind = maker, config, config["model_type"]
+        self.maker, self.c, self.kind = maker, config.get("text_config", config), config["model_type"]
 
     def __getattr__(self, name):
         return getattr(self.maker, name)
@@ -416,6 +642,12 @@ class Published:
             if name.endswith(".embed_q"):
                 rows = shape[0] * (self.c["qk_nope_head_dim"] + self.c["v_head_dim"])
                 self.maker.matrix(name.replace("embed_q", "kv_b_proj"), rows, self.c["kv_lora_rank"], **more)
+        elif ".switch_mlp." in name and self.kind == "qwen4_exp":
+            at, own = name.split("switch_mlp.")
+            if own == "gate_proj":
+                self.maker.bare(at + "experts.gate_up_proj", shape[0], 2 * shape[1], shape[2], dtype="BF16")
+            elif own == "down_proj":
+                self.maker.bare(at + "experts.down_proj", *shape, dtype="BF16")
         elif ".switch_mlp." in name and self.kind in EXPERT_NAMES:
             at, own = self.name(name).split("switch_mlp.")[0], name.split(".")[-1]
             for e in range(shape[0]):
@@ -431,9 +663,12 @@ class Published:
 
 
 def cut(config, layers):
-    """The config of a model that ends after so many layers."""
+    """The config of a model that ends after so many layers.  If these are not all, a table of n-grams has a 128th of its rows."""
     c = dict(config, text_config=dict(config["text_config"])) if "text_config" in config else dict(config)
     text = c.get("text_config", c)
+    if layers < text["num_hidden_layers"] and "ple_layer_ids" in text:
+        text["ple_layer_ids"] = [i for i in text["ple_layer_ids"] if i <= layers]
+        text["ngram_vocab_size_base"] //= 128
     own = text["num_hidden_layers"] - text.get("num_kv_shared_layers", 0)
     text["num_hidden_layers"] = layers
     for key in ("layer_types", "hybrid_override_pattern"):

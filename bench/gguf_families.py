@@ -1,4 +1,4 @@
-"""Windowed families beside Qwen3.5, for make-gguf: settings and tensors as llama.cpp's converter names them, of the configs of
+"""Families beside Qwen3.5, for make-gguf: settings and tensors as llama.cpp's converter names them, of the configs of
 families.py. Each function takes make-gguf's Writer (out), its Maker (m), the config (c), its number of layers, and what numbers
 metadata types have (k)."""
 
@@ -140,6 +140,68 @@ def gpt_oss(out, m, c, layers, k):
             m.floats(p + "ffn_%s_exps.bias" % name, (n, rows), lambda rows=rows: 0.02 * m.rng.standard_normal((n, rows)))
 
 
+def deepseek4(out, m, c, layers, k):
+    h, heads, dim, low, n = c["hidden_size"], c["num_attention_heads"], c["head_dim"], c["q_lora_rank"], c["n_routed_experts"]
+    streams, inner, index, rope = c["hc_mult"], c["moe_intermediate_size"], c["index_head_dim"], c["rope_scaling"]
+    put_common(out, "deepseek4", k, c, layers, 1)
+    put_all(out, "deepseek4", k, STRING=[("rope.scaling.type", "yarn")], U32=[
+        ("rope.scaling.original_context_length", rope["original_max_position_embeddings"]), ("rope.dimension_count", c["qk_rope_head_dim"]),
+        ("feed_forward_length", inner), ("attention.key_length", dim), ("attention.value_length", dim), ("attention.q_lora_rank", low),
+        ("attention.output_lora_rank", c["o_lora_rank"]), ("attention.output_group_count", c["o_groups"]),
+        ("attention.indexer.head_count", c["index_n_heads"]), ("attention.indexer.key_length", index),
+        ("attention.indexer.top_k", c["index_topk"]), ("hash_layer_count", c["num_hash_layers"]), ("hyper_connection.count", streams),
+        ("hyper_connection.sinkhorn_iterations", c["hc_sinkhorn_iters"]), ("expert_count", n),
+        ("expert_used_count", c["num_experts_per_tok"]), ("expert_feed_forward_length", inner),
+        ("expert_shared_count", c["n_shared_experts"]), ("expert_gating_func", 4), ("vocab_size", c["vocab_size"])],
+        FLOAT=[("rope.freq_base", c["rope_theta"]), ("attention.compress_rope_freq_base", c["compress_rope_theta"]),
+               ("rope.scaling.factor", rope["factor"]), ("rope.scaling.yarn_beta_fast", rope["beta_fast"]),
+               ("rope.scaling.yarn_beta_slow", rope["beta_slow"]), ("hyper_connection.epsilon", c["hc_eps"]),
+               ("expert_weights_scale", c["routed_scaling_factor"])], BOOL=[("expert_weights_norm", c["norm_topk_prob"])],
+        ARRAY=[("attention.compress_ratios", (k.INT32, c["compress_ratios"][:layers])),
+               ("swiglu_clamp_exp", (k.FLOAT, [c["swiglu_limit"]] * layers))])
+
+    def gates(name, rows, scales):
+        m.router(name + "_fn.weight", rows, streams * h)
+        m.vector(name + "_base.weight", rows, 0, 0.5)
+        m.vector(name + "_scale.weight", scales, 1, 0)
+
+    def compressor(name, every, size):
+        wide = 2 * size if every == 4 else size
+        m.matrix(name + "_kv", wide, h)
+        m.matrix(name + "_gate", wide, h)
+        m.router(name + "_ape.weight", every, wide)
+        m.vector(name + "_norm.weight", size, 1)
+
+    m.matrix("token_embd", c["vocab_size"], h)
+    m.matrix("output", c["vocab_size"], h)
+    m.vector("output_norm.weight", h, 1)
+    gates("output_hc", streams, 1)
+    for i, every in enumerate(c["compress_ratios"][:layers]):
+        p = "blk.%d." % i
+        gates(p + "hc_attn", (2 + streams) * streams, 3)
+        gates(p + "hc_ffn", (2 + streams) * streams, 3)
+        for name, size in (("attn_norm", h), ("ffn_norm", h), ("attn_q_a_norm", low), ("attn_kv_a_norm", dim)):
+            m.vector(p + name + ".weight", size, 1)
+        m.vector(p + "attn_sinks.weight", heads, 0, 1)
+        for name, rows, cols in (("q_a", low, h), ("q_b", heads * dim, low), ("kv", dim, h), ("output_b", h, c["o_groups"] * c["o_lora_rank"]),
+                                 ("output_a", c["o_groups"] * c["o_lora_rank"], heads // c["o_groups"] * dim)):
+            m.matrix(p + "attn_" + name, rows, cols)
+        if every:
+            compressor(p + "attn_compressor", every, dim)
+        if every == 4:
+            compressor(p + "indexer_compressor", every, index)
+            m.matrix(p + "indexer.attn_q_b", c["index_n_heads"] * index, low)
+            m.matrix(p + "indexer.proj", c["index_n_heads"], h)
+        m.router(p + "ffn_gate_inp.weight", n, h)
+        if i < c["num_hash_layers"]:
+            m.chosen(p + "ffn_gate_tid2eid.weight", c["vocab_size"], c["num_experts_per_tok"], n)
+        else:
+            m.vector(p + "exp_probs_b.bias", n, 0)
+        for name, rows, cols in (("gate", inner, h), ("up", inner, h), ("down", h, inner)):
+            m.mxfp4(p + "ffn_%s_exps" % name, n, rows, cols)
+            m.matrix(p + "ffn_%s_shexp" % name, rows, cols)
+
+
 def encoder(out, m, shape, k):
     """BERT with its tokenizer: the words "w0", "w1" ... are a token each."""
     h, layers, heads, vocab = shape
@@ -172,4 +234,5 @@ def encoder(out, m, shape, k):
 
 
 ENCODERS = {"bge-small": (384, 12, 12, 30522), "bge-base": (768, 12, 12, 30522), "bge-large": (1024, 24, 16, 30522)}   # width, layers, heads, words
-WRITTEN = {"gemma3_text": ("gemma3", gemma3), "gemma4": ("gemma4", gemma4), "gpt_oss": ("gpt-oss", gpt_oss)}
+WRITTEN = {"gemma3_text": ("gemma3", gemma3), "gemma4": ("gemma4", gemma4), "gpt_oss": ("gpt-oss", gpt_oss),
+           "deepseek_v4": ("deepseek4", deepseek4)}
