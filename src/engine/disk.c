@@ -17,17 +17,14 @@
 /* Copied between two steps, or before the next look for requests: a millisecond or two
  * of memory traffic, where steps take tens.  A piece is never cut, so one larger goes alone. */
 enum { COPY_BYTES = 8 << 20 };
-/* A state that leaves memory is copied at once; beyond this it is let go. */
-enum { LEAVE_BYTES = 256 << 20 };
-/* States that wait to be copied; they hold no memory but their tokens. */
-enum { PENDING_MAX = 64 };
-/* Tokens that a read must save. */
-enum { GAIN_MIN = PLACE_APART };
+/* A state that leaves memory is copied at once; beyond LEAVE_BYTES it is let go.  PENDING_MAX: states that wait to be copied,
+ * and hold no memory but their tokens. */
+enum { LEAVE_BYTES = 256 << 20, PENDING_MAX = 64 };
+enum { GAIN_MIN = PLACE_APART }; /* tokens that a read must save */
 /* Until measured: what a disk reads per second, and the longest wait. */
 static const double READ_RATE = 300e6;
 static const int64_t WAIT_NS = 10ll * 1000000000;
-/* No shorter than this is the wait: the first piece takes a moment. */
-static const int64_t WAIT_LEAST_NS = 20ll * 1000000;
+static const int64_t WAIT_LEAST_NS = 20ll * 1000000; /* the first piece takes a moment */
 /* ASKS: prompts that may wait for the disk, which the engine asks for again and again.  FORGET_STEPS: steps
  * without such an ask after which a prompt counts as gone. */
 enum { ASKS = 64, FORGET_STEPS = 64 };
@@ -92,7 +89,7 @@ struct disk {
 
 	uint64_t step;
 	struct inquiry inquiry[ASKS];
-	uint64_t look; /* the last of theirs */
+	bool looking; /* a prompt of this step waits for its look */
 
 	/* One prompt's read at a time, so that the next shares the pages it brings. */
 	struct spill_load *load; /* NULL: none */
@@ -756,10 +753,12 @@ static bool looks(struct disk *d, struct inquiry *a, int n, int64_t now)
 	if (!a->look_until) {
 		if (n < GAIN_MIN)
 			return false;
-		a->look = d->look = spill_look(d->spill);
+		a->look = spill_look(d->spill);
 		a->look_until = now + (worth > (double)WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS);
 	}
-	return now < a->look_until && !spill_looked(d->spill, a->look);
+	if (now >= a->look_until || spill_looked(d->spill, a->look))
+		return false;
+	return d->looking = true;
 }
 
 /* prefix_tier.fetch */
@@ -821,6 +820,7 @@ void disk_step(struct engine *e)
 {
 	for (struct disk *d = e->disk; d; d = d->next) {
 		d->step++;
+		d->looking = false;
 		read_some(d, COPY_BYTES);
 		write_some(d, COPY_BYTES);
 	}
@@ -829,7 +829,7 @@ void disk_step(struct engine *e)
 bool disk_busy(const struct engine *e)
 {
 	for (const struct disk *d = e->disk; d; d = d->next)
-		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack || !spill_looked(d->spill, d->look))
+		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack || d->looking)
 			return true;
 	return e->vectors.load != NULL;
 }
