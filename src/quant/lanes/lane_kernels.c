@@ -283,7 +283,25 @@ static void mul_f16(float *out, size_t ld, const struct weight *w, int o0, int o
 	mul_plain(out, ld, w, DT_F16, o0, o1, x, r0, r1, scratch);
 }
 
-/* ---- 8-bit codes with scales and biases: the router of a mixture, multiplied as floats every token ---- */
+/* ---- codes of a byte, multiplied as floats: 8-bit codes with scales and biases, as a router has them, and E4M3 ---- */
+
+/* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */
+static float power_of_two(uint8_t b)
+{
+	uint32_t u = b == 255 ? 0x7fc00000 : b ? (uint32_t)b << 23 : 0x00400000;
+	float f;
+
+	memcpy(&f, &u, sizeof f);
+	return f;
+}
+
+static float float_at(const uint8_t *p)
+{
+	float x;
+
+	memcpy(&x, p, sizeof x);
+	return x;
+}
 
 /* Fewer rows than BYTES_FEW are multiplied while codes become floats, BYTES_R at a time; for more
  * that is done once for all. */
@@ -299,17 +317,20 @@ static void scales_row(float *to, const uint8_t *p, const struct weight *w, int 
 	int groups = w->cols / w->group, size = dtype_size(w->scale_type);
 
 	p += (size_t)o * (size_t)groups * (size_t)size;
-	for (int g = 0; g < groups; g += 16, p += 16 * size)
+	for (int g = 0; w->scale_type == DT_F8_E8M0 && g < groups; g++)
+		to[g] = power_of_two(p[g]);
+	for (int g = 0; w->scale_type != DT_F8_E8M0 && g < groups; g += 16, p += 16 * size)
 		v16_store(to + g,
 		          groups - g < 16 ? row_load_n(p, w->scale_type, groups - g) : row_load(p, w->scale_type));
 }
 
-/* Scales and biases of outputs o .. o + n - 1: [n][2][scales_room]. */
+/* Scales, and biases where there are any, of outputs o .. o + n - 1: [n][2][scales_room]. */
 static void scales_rows(float *to, const struct weight *w, int o, int n)
 {
 	for (int i = 0; i < n; i++) {
 		scales_row(to + (size_t)(2 * i) * scales_room(w), w->scales, w, o + i);
-		scales_row(to + (size_t)(2 * i + 1) * scales_room(w), w->biases, w, o + i);
+		if (w->biases)
+			scales_row(to + (size_t)(2 * i + 1) * scales_room(w), w->biases, w, o + i);
 	}
 }
 
@@ -326,9 +347,9 @@ static void decode_bytes(float *to, const struct weight *w, int o, const float *
 	}
 }
 
-/* R rows by outputs o .. o + O - 1; prefetches the codes of the next O outputs. */
+/* R rows by outputs o .. o + O - 1; prefetches the codes of the next O outputs.  e4m3: codes are that, and have no biases. */
 LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int o, const float *scale, const float *x,
-                             size_t x_ld, const int R, const int O)
+                             size_t x_ld, const int R, const int O, const bool e4m3)
 {
 	size_t room = scales_room(w);
 	const uint8_t *p = w->data + (size_t)o * w->row_bytes;
@@ -342,7 +363,7 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 		for (int i = 0; i < O; i++) {
 			__builtin_prefetch(p + (size_t)(O + i) * w->row_bytes + k, 0, 3);
 			s[i] = v16_set1(scale[(size_t)(2 * i) * room + (size_t)g]);
-			b[i] = v16_set1(scale[(size_t)(2 * i + 1) * room + (size_t)g]);
+			b[i] = e4m3 ? v16_zero() : v16_set1(scale[(size_t)(2 * i + 1) * room + (size_t)g]);
 		}
 		for (int end = k + w->group; k < end; k += 16) {
 			v16 a[8];
@@ -352,7 +373,9 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 				a[r] = v16_load(x + (size_t)r * x_ld + k);
 #pragma GCC unroll 8
 			for (int i = 0; i < O; i++) {
-				v16 v = v16_add(v16_mul(s[i], v16_load_u8(p + (size_t)i * w->row_bytes + k)), b[i]);
+				const uint8_t *at = p + (size_t)i * w->row_bytes + k;
+				v16 v = e4m3 ? v16_mul(s[i], v16_load_e4m3(at)) :
+				               v16_add(v16_mul(s[i], v16_load_u8(at)), b[i]);
 
 #pragma GCC unroll 8
 				for (int r = 0; r < R; r++)
@@ -363,8 +386,8 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 	sums_store(out, ld, acc, R, O);
 }
 
-static void mul_bytes_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const float *x, size_t x_ld,
-                          int nr, float *scale)
+LANES_INLINE void mul_few(float *out, size_t ld, const struct weight *w, int o0, int o1, const float *x, size_t x_ld,
+                          int nr, float *scale, const bool e4m3)
 {
 	for (int o = o0, n; o < o1; o += n, out += n) {
 		n = o1 - o < BYTES_O ? 1 : BYTES_O;
@@ -375,11 +398,11 @@ static void mul_bytes_few(float *out, size_t ld, const struct weight *w, int o0,
 
 			R = n == BYTES_O && nr - r >= BYTES_R ? BYTES_R : 1;
 			if (n < BYTES_O)
-				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, 1);
+				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, 1, e4m3);
 			else if (R == BYTES_R)
-				tile_bytes(to, ld, w, o, scale, from, x_ld, BYTES_R, BYTES_O);
+				tile_bytes(to, ld, w, o, scale, from, x_ld, BYTES_R, BYTES_O, e4m3);
 			else
-				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, BYTES_O);
+				tile_bytes(to, ld, w, o, scale, from, x_ld, 1, BYTES_O, e4m3);
 		}
 	}
 }
@@ -414,30 +437,12 @@ static void mul_decoded(float *out, size_t ld, const struct weight *w, int o0, i
 
 	assert(x->cols == w->cols);
 	if (bytes && r1 - r0 < BYTES_FEW) {
-		mul_bytes_few(out, ld, w, o0, o1, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, scratch);
+		mul_few(out, ld, w, o0, o1, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, scratch, false);
 		return;
 	}
 	for (int o = o0; o < o1; o += DECODE_ROWS)
 		mul_rows_decoded(out + (o - o0), ld, w, o, o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS, x, r0, r1,
 		                 scratch, bytes);
-}
-
-/* E8M0 of stored bytes: 2^(b - 127), 255 is NaN. */
-static float power_of_two(uint8_t b)
-{
-	uint32_t u = b == 255 ? 0x7fc00000 : b ? (uint32_t)b << 23 : 0x00400000;
-	float f;
-
-	memcpy(&f, &u, sizeof f);
-	return f;
-}
-
-static float float_at(const uint8_t *p)
-{
-	float x;
-
-	memcpy(&x, p, sizeof x);
-	return x;
 }
 
 static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int o1, const struct acts *x, int r0,
@@ -447,6 +452,10 @@ static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int
 	size_t cols = (size_t)w->cols;
 
 	assert(x->cols == w->cols && w->group % 16 == 0);
+	if (r1 - r0 < BYTES_FEW) {
+		mul_few(out, ld, w, o0, o1, x->f + (size_t)r0 * x->ld, x->ld, r1 - r0, scratch, true);
+		return;
+	}
 	for (int o = o0; o < o1; o += DECODE_ROWS) {
 		int n = o1 - o < DECODE_ROWS ? o1 - o : DECODE_ROWS;
 

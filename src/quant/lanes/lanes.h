@@ -76,9 +76,9 @@ LANES_INLINE v16 v16_load_u8(const void *p)
 /* E4M3 as MLX reads it: an f16 with its exponent 8 too small. */
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
-	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(p));
-	__m256i h = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7),
-	                            _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8));
+	/* A half's sign, a 0 for its highest bit of the exponent, and the byte's seven other bits. */
+	__m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+	__m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((short)0xbfff));
 
 	return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
@@ -266,9 +266,9 @@ LANES_INLINE v16 v16_load_u8(const void *p)
 }
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
-	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(p));
-	__m256i h = _mm256_or_si256(_mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7),
-	                            _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8));
+	/* A half's sign, a 0 for its highest bit of the exponent, and the byte's seven other bits. */
+	__m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+	__m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((short)0xbfff));
 	__m256 f = _mm256_set1_ps(256.0f);
 
 	return (v16){ _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), f),
