@@ -232,7 +232,7 @@ const struct option option_table[] = {
 	{ CMD_CHAT, "frequency-penalty", NULL, NULL, K_DOUBLE, AT(load.answer.frequency_penalty), NONE, -2, 2, "X", "0",
 	  group_answer, "subtract from the score for each use in the answer" },
 	{ CMD_CHAT, "max-tokens", "n", "predict n-predict", K_INT, AT(max_tokens), NONE, -1, INT_MAX, "N", "-1",
-	  group_answer, "maximum answer length in tokens; -1: up to the context size" },
+	  group_answer, "maximum answer length in tokens, unless a request names its own; -1: up to the context size" },
 	{ CMD_CHAT, "seed", "s", NULL, K_INT64, AT(seed), NONE, -1, 9e15, "N", "-1", group_answer,
 	  "random seed; -1: a new one for each answer" },
 	{ CMD_COMMON | CMD_CHAT | CMD_PACK, "think", NULL, NULL, K_THINK, AT(load.answer.think), NONE, 0, 0, "on|off",
