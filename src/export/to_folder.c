@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "export/gguf_source.h"
 #include "quant/encode/encode.h"
 
 enum { LEAST_BITS = 8, HEAD_ALIGN = 8 };
@@ -42,8 +43,9 @@ struct plan {
 	const struct export_ask *ask;
 	struct item *item;
 	int n;
-	struct buf head; /* JSON, open */
-	size_t at;       /* bytes of data so far */
+	struct arena arena; /* scales of FP8 matrices */
+	struct buf head;    /* JSON, open */
+	size_t at;          /* bytes of data so far */
 };
 
 static bool ends(const char *s, const char *with)
@@ -103,14 +105,43 @@ static void encode_bf16(const struct item *it, uint8_t *const out[ITEM_STREAMS],
 	gguf_encode(out[0], gguf_type_named("BF16"), x, it->w.cols, NULL);
 }
 
+static bool is_fp8(const struct tensor *t)
+{
+	return !t->format && t->type == DT_F8_E4M3;
+}
+
+/* An FP8 matrix that the model has not bound, whose scales are another tensor as the file has it. */
+static int source_fp8(struct plan *p, struct item *it, const struct tensor *t, int rows, int cols, struct err *err)
+{
+	struct item_scales *s = arena_zalloc(&p->arena, sizeof *s);
+	struct store_grid g;
+	int rc = store_grid(p->st, t, &g, err);
+
+	if (rc)
+		return rc;
+	if (!g.s)
+		return err_set(err, E_MISSING, "%s: tensor %s: is in FP8 and has no scales", t->file, t->name);
+	*s = (struct item_scales){
+		.at = g.s->data, .type = g.s->type, .wide = g.wide, .high = g.high, .broad = g.broad
+	};
+	it->scales = s;
+	return weight_gguf(&it->w, t->name, &source_e4m3, rows, cols, t->data, t->bytes, err);
+}
+
 /* t as a matrix of floats to be read. */
-static int source_make(struct item *it, const struct tensor *t, struct err *err)
+static int source_make(struct plan *p, struct item *it, const struct tensor *t, struct err *err)
 {
 	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 1, rows = cols ? t->count / cols : 0;
 
 	if (cols > INT_MAX || rows > INT_MAX)
 		return err_set(err, E_LIMIT, "%s: tensor %s: %" PRId64 " rows of %" PRId64 ", at most %d are read",
 		               t->file, t->name, rows, cols, INT_MAX);
+	if (t->made && is_fp8(t)) { /* with the scales that were laid out for it */
+		it->w = *t->made;
+		return 0;
+	}
+	if (is_fp8(t))
+		return source_fp8(p, it, t, (int)rows, (int)cols, err);
 	if (t->format)
 		return weight_gguf(&it->w, t->name, gguf_type_named(t->format), (int)rows, (int)cols, t->data, t->bytes,
 		                   err);
@@ -122,19 +153,20 @@ static int add_coded(struct plan *p, struct item *it, const struct tensor *t, st
 {
 	const struct folder_kind *k = p->kind;
 	bool affine = !strcmp(k->mode, "affine");
-	int stem = (int)strlen(t->name) - (ends(t->name, ".weight") ? (int)strlen(".weight") : 0),
-	    rc = source_make(it, t, err);
+	int stem = (int)strlen(t->name) - (ends(t->name, ".weight") ? (int)strlen(".weight") : 0);
 	int64_t cols = t->dim[t->n_dim - 1];
 	const struct importance *im = imatrix_find(p->ask->importance, t->name, (int)cols);
 	char name[512];
 	size_t rows;
+	int rc;
 
-	if (rc)
-		return rc;
-	if (it->w.fmt->coding && it->w.fmt->bits < LEAST_BITS)
+	if (t->fmt->coding && t->fmt->bits < LEAST_BITS)
 		return err_set(err, E_UNSUPPORTED,
 		               "%s: tensor %s is %s: what has fewer than %d bits is not quantised again", t->file,
-		               t->name, it->w.fmt->name, LEAST_BITS);
+		               t->name, t->fmt->name, LEAST_BITS);
+	rc = source_make(p, it, t, err);
+	if (rc)
+		return rc;
 	rows = (size_t)it->w.rows;
 	snprintf(name, sizeof name, "%.*s", stem, t->name);
 	if (!im && t->origin)
@@ -167,8 +199,8 @@ static int add_tensor(struct plan *p, struct tensor *t, struct err *err)
 	*it = (struct item){ .name = t->name, .at[0] = p->at };
 	if (rc || is_coded(p, t))
 		return rc ? rc : add_coded(p, it, t, err);
-	if (t->format) { /* no type of safetensors */
-		rc = source_make(it, t, err);
+	if (t->format || is_fp8(t)) { /* no type that readers of such folders know */
+		rc = source_make(p, it, t, err);
 		it->encode = encode_bf16;
 		it->row_bytes[0] = (size_t)last * 2;
 		header_entry(p, t->name, "", "BF16", t, last, (size_t)t->count * 2);
@@ -180,14 +212,42 @@ static int add_tensor(struct plan *p, struct tensor *t, struct err *err)
 	return 0;
 }
 
-static int plan_make(struct plan *p, struct err *err)
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t) * (const struct tensor *const *)a, y = (uintptr_t) * (const struct tensor *const *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The scales of all FP8 matrices, which become part of these: n of them, in the order of their addresses. */
+static int find_scales(const struct plan *p, const struct tensor **scales, size_t *n, struct err *err)
 {
 	int rc = 0;
+
+	for (size_t i = 0; i < p->st->n && !rc; i++) {
+		struct store_grid g = { .s = NULL };
+
+		if (is_fp8(p->st->v[i]) && p->st->v[i]->n_dim == 2)
+			rc = store_grid(p->st, p->st->v[i], &g, err);
+		if (g.s)
+			scales[(*n)++] = g.s;
+	}
+	qsort(scales, *n, sizeof *scales, by_address);
+	return rc;
+}
+
+static int plan_make(struct plan *p, struct err *err)
+{
+	const struct tensor **scales = xcalloc(p->st->n + 1, sizeof *scales);
+	size_t n_scales = 0;
+	int rc = find_scales(p, scales, &n_scales, err);
 	uint64_t n;
 
 	buf_putc(&p->head, '{');
 	for (size_t i = 0; i < p->st->n && !rc; i++)
-		rc = add_tensor(p, p->st->v[i], err);
+		if (!bsearch(&p->st->v[i], scales, n_scales, sizeof *scales, by_address))
+			rc = add_tensor(p, p->st->v[i], err);
+	free(scales);
 	buf_putc(&p->head, '}');
 	while (p->head.n % HEAD_ALIGN)
 		buf_putc(&p->head, ' ');
@@ -233,6 +293,8 @@ static int write_config(const struct plan *p, const char *dir, struct err *err)
 	buf_init(&text);
 	buf_putc(&text, '{');
 	for (c = json_first(p->st->config); json_next(&c, &key, &value);) {
+		if (!strcmp(key, "quantization") || !strcmp(key, "quantization_config")) /* of FP8 */
+			continue;
 		json_put_cstr(&text, key);
 		buf_puts(&text, ": ");
 		json_put(&text, value);
@@ -322,6 +384,7 @@ int export_folder(struct store *st, const struct folder_kind *kind, const struct
 	struct buf dir;
 	int rc = 0;
 
+	arena_init(&p.arena);
 	buf_init(&dir);
 	buf_init(&p.head);
 	buf_printf(&dir, "%s.partial", ask->to);
@@ -345,6 +408,7 @@ int export_folder(struct store *st, const struct folder_kind *kind, const struct
 		rc = err_set(err, E_IO, "%s: cannot be renamed to %s: %s", dir.p, ask->to, strerror(errno));
 	buf_fini(&p.head);
 	buf_fini(&dir);
+	arena_fini(&p.arena);
 	free(p.item);
 	return rc;
 }

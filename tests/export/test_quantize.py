@@ -2,7 +2,9 @@
 """weft quantize: what it makes is read again, says what it cost, and is whole or not there.
 
 The source of folders is the bundled model; of GGUF files those of ../shared, if they are there."""
-import json, os, resource, subprocess, sys, tempfile
+import json, os, resource, struct, subprocess, sys, tempfile
+
+import numpy as np
 
 from exportkit import check, failures, models, run, shared, weft
 
@@ -21,6 +23,40 @@ def kinds(model):
     code, out, err = run("inspect", model)
     check(code == 0, f"inspect {model}: {err}")
     return out
+
+
+def safetensors(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8 : 8 + n])
+    return {k: (t["dtype"], t["shape"], data[8 + n :][slice(*t["data_offsets"])]) for k, t in head.items() if k != "__metadata__"}
+
+
+def decoded(source, to):
+    """A folder of the numbers that one of FP8 blocks stands for."""
+    os.mkdir(to)
+    with open(os.path.join(source, "config.json")) as f:
+        config = json.load(f)
+    high, broad = config.pop("quantization_config")["weight_block_size"]
+    with open(os.path.join(to, "config.json"), "w") as f:
+        json.dump(config, f)
+    codes = np.arange(128)
+    e, m = codes >> 3, codes & 7
+    table = np.where(e == 0, m / 8 * 2.0**-6, (1 + m / 8) * 2.0 ** (e - 7.0))
+    table = np.concatenate((table, -table)).astype("<f4")
+    tensors, head, out = safetensors(os.path.join(source, "model.safetensors")), {}, b""
+    for name, (kind, shape, data) in tensors.items():
+        if name.endswith("_scale_inv"):
+            continue
+        if kind == "F8_E4M3":
+            grid = np.frombuffer(tensors[name + "_scale_inv"][2], "<f4").reshape(tensors[name + "_scale_inv"][1])
+            by = np.repeat(np.repeat(grid, high, 0), broad, 1)[: shape[0], : shape[1]]
+            kind, data = "F32", (table[np.frombuffer(data, "u1").reshape(shape)] * by).astype("<f4").tobytes()
+        head[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(out), len(out) + len(data)]}
+        out += data
+    head = json.dumps(head).encode()
+    with open(os.path.join(to, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(head)) + head + out)
 
 
 def small_files():
@@ -53,6 +89,20 @@ with tempfile.TemporaryDirectory() as tmp:
     one = open(at("affine4/model.safetensors"), "rb").read()
     code, out, err = run("quantize", tiny, "--type", "affine4", "--out", at("again"), "--threads", "1")
     check(open(at("again/model.safetensors"), "rb").read() == one, "one thread writes the same bytes")
+
+    # FP8 matrices are read with their scales, and have the codes of the numbers that they stand for.
+    blocks = os.path.join(shared, "golden/deepseek_v3/hf-fp8")
+    if os.path.isdir(blocks):
+        decoded(blocks, at("decoded"))
+        made = {}
+        for source, name in ((blocks, "of_fp8"), (at("decoded"), "of_floats")):
+            code, out, err = run("quantize", source, "--type", "affine4g32", "--out", at(name))
+            check(code == 0, f"{name}: {err}")
+            made[name] = safetensors(at(name + "/model.safetensors"))
+        coded = [k for k, t in made["of_floats"].items() if t[0] == "U32"]
+        check(len(coded) > 50 and all(made["of_fp8"][k] == made["of_floats"][k] for k in coded), "codes of FP8 blocks")
+        check(made["of_fp8"].keys() == made["of_floats"].keys(), "the scales of FP8 blocks are no tensors any more")
+        check(run("logits", at("of_fp8"), "--ids", ids, "--out", at("l"))[0] == 0, "a folder made of FP8 is read")
 
     # Inputs count as much as a text uses them: less is lost on such text.
     text = at("text")
