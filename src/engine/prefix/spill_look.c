@@ -119,8 +119,11 @@ void *spill_looker(void *arg)
 		}
 		spill_look_again(s, false, false);
 		s->look_done = ticket;
-		if (s->o.looked)
-			s->o.looked(s->o.looked_arg);
+		if (!s->o.looked)
+			continue;
+		pthread_mutex_unlock(&s->lock); /* it takes a lock with which this one may be asked for */
+		s->o.looked(s->o.looked_arg);
+		pthread_mutex_lock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
