@@ -137,7 +137,9 @@ static bool shows_markdown(const struct talk *t)
 static void show_marked(struct talk *t, const char *p, size_t n)
 {
 	struct buf in, out;
+	struct winsize w;
 
+	t->markdown.columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) ? 0 : w.ws_col;
 	buf_init(&in);
 	buf_init(&out);
 	for (size_t i = 0; i < n; i++) {

@@ -4,6 +4,8 @@
     test_screen.py WEFT
 
 Waits for the program to write, then looks at the screen; never for time to pass."""
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import json
 import os
 import re
 import select
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 import terminal
 
@@ -62,6 +65,59 @@ class Screen:
     def close(self):
         subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True)
         os.close(self.written)
+
+
+class Writer(BaseHTTPRequestHandler):
+    """A server whose answer comes in two halves, the second when the first was seen."""
+    halves = ("## Towns\n\nTwo of *them*:\n\n| Town | 中文 | What is said of it |\n|---|--:|---|\n| **Lima** | 利马 | ",
+              "on the coast of the sea |\n| Bonn | 1 | small |\n\nThe end.")
+    seen = threading.Event()
+
+    def do_GET(self):
+        self.answer(json.dumps({"data": [{"id": "writer"}]}))
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(*(f"data: {json.dumps({'choices': [{'delta': {'content': half}}]})}\n\n" for half in self.halves))
+
+    def answer(self, *parts):
+        self.send_response(200)
+        self.end_headers()
+        for i, part in enumerate(parts):
+            if i:
+                self.seen.wait(terminal.SILENCE)
+            self.wfile.write(part.encode())
+            self.wfile.flush()
+
+    def log_message(self, *args):
+        pass
+
+
+def test_markdown(folder, env):
+    """What comes of an answer is shown at once, and a table when it is complete, as wide as the terminal."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Writer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    argv = [weft, "run", "--url", f"http://127.0.0.1:{server.server_port}", "-p", "x"]
+    s = Screen(folder, ["env", "PS1=shell: ", "/bin/bash", "--norc", "--noprofile", "-i"], env)
+    try:
+        s.until(r"^shell: *$")
+        s.tmux("resize-window", "-x", "30", "-y", "40")
+        s.text(shlex.join(argv))
+        s.keys("Enter")
+        shown = s.until(r"^Towns\n\nTwo of them:$")
+        assert "Lima" not in shown, shown
+        Writer.seen.set()
+        shown = s.until(r"^The end\.$")
+        want = ("Town │ 中文 │ What is said of\n     │      │ it\n─────┼──────┼─────────────────\n"
+                "Lima │ 利马 │ on the coast of\n     │      │ the sea\nBonn │    1 │ small\n\nThe end.")
+        assert want in shown, shown
+    finally:
+        s.close()
+    # Elsewhere than at a terminal the text is what came.
+    p = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+    assert p.stdout == "".join(Writer.halves) + "\n", p.stdout
+    server.shutdown()
+    server.server_close()
 
 
 def main():
@@ -153,6 +209,7 @@ def main():
             t.until(terminal.PROMPT)
             t.type("\x04")
             assert t.end() == 0
+        test_markdown(d, env)
     print("ok")
 
 
