@@ -248,8 +248,6 @@ static const struct {
 	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,1]", E_FORMAT,
 	  "compress_ratios: entry 1 is 1, not 0, nor 2 to 4096" },
 	{ V4, ",\"o_groups\":2,\"compress_ratios\":4", E_FORMAT, "compress_ratios: is integer, not a list" },
-	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,4],\"expert_dtype\":\"fp4\"", E_UNSUPPORTED,
-	  "expert_dtype: experts packed in fp4 are not read" },
 	{ V4, ",\"o_groups\":2,\"compress_ratios\":[0,4],\"scoring_func\":\"sigmoid\"", E_UNSUPPORTED,
 	  "scoring_func: only sqrtsoftplus is done" },
 	{ V4, ",\"o_groups\":3,\"compress_ratios\":[0,4]", E_FORMAT, "o_groups: 3 is not between 1 and 2" },
