@@ -590,6 +590,7 @@ static const struct family {
 	{ "glm_moe_dsa", "glm-dsa", keys_dsa },
 	{ "kimi_linear", "kimi-linear", keys_kimi_linear, settle_kimi_linear },
 	{ "glm5_next_text", "glm5-next", keys_glm5_next, settle_glm5_next },
+	{ "deepseek_v4", "deepseek4", keys_deepseek4 },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

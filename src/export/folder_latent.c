@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "export/folder_making.h"
 
 static bool entry_is(const struct json *list, size_t i, const char *name)
@@ -216,8 +217,8 @@ void keys_kimi_linear(struct making *m)
 
 /* ---- GLM-5.3-Flash ---- */
 
-/* The bound of all activations, by layer. */
-static void key_bound(struct making *m)
+/* The bound of all activations, by layer; shared: readers want that of shared experts besides. */
+static void key_bound(struct making *m, bool shared)
 {
 	double bound = making_float(m, "swiglu_limit", 0);
 	float list[MAKING_LAYERS_MAX];
@@ -227,7 +228,16 @@ static void key_bound(struct making *m)
 	for (int64_t i = 0; i < m->blocks; i++)
 		list[i] = (float)bound;
 	pair_list(&m->p, ".swiglu_clamp_exp", GGUF_F32, (uint64_t)m->blocks, list, (size_t)m->blocks * sizeof *list);
-	pair_list(&m->p, ".swiglu_clamp_shexp", GGUF_F32, (uint64_t)m->blocks, list, (size_t)m->blocks * sizeof *list);
+	if (shared)
+		pair_list(&m->p, ".swiglu_clamp_shexp", GGUF_F32, (uint64_t)m->blocks, list,
+		          (size_t)m->blocks * sizeof *list);
+}
+
+static void key_streams(struct making *m)
+{
+	key_copy(m, ".hyper_connection.count", "hc_mult");
+	key_copy(m, ".hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters");
+	key_float(m, ".hyper_connection.epsilon", "hc_eps", 1e-6);
 }
 
 /* Layers of Kimi Delta Attention, by layer_types, have no key heads; these have heads as attention has them. */
@@ -273,9 +283,80 @@ void keys_glm5_next(struct making *m)
 	if (!m->code)
 		pair_bool(&m->p, ".attention.indexer.kpool_select_tail", true);
 	key_indexers(m);
-	key_copy(m, ".hyper_connection.count", "hc_mult");
-	key_copy(m, ".hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters");
-	key_float(m, ".hyper_connection.epsilon", "hc_eps", 1e-6);
+	key_streams(m);
 	key_routed(m);
-	key_bound(m);
+	key_bound(m, true);
+}
+
+/* ---- DeepSeek V4 ---- */
+
+/* Positions of a group, by layer; the config's list may say it of draft heads too. */
+static void key_ratios(struct making *m)
+{
+	const struct json *list = json_get(m->st->text, "compress_ratios");
+	int32_t every[MAKING_LAYERS_MAX];
+	size_t n = json_len(list);
+	int64_t v;
+
+	if (!m->code && (n > MAKING_LAYERS_MAX || (int64_t)n < m->blocks))
+		making_fail(m, E_FORMAT, "compress_ratios: %zu, of %" PRId64 " layers", n, m->blocks);
+	for (size_t i = 0; i < n && !m->code; i++)
+		if (json_to_int(json_at(list, i), &v) || v < 0 || v > MAKING_SIZE_MAX)
+			making_fail(m, E_FORMAT, "compress_ratios: element %zu is not a number of positions", i);
+		else
+			every[i] = (int32_t)v;
+	if (!m->code)
+		pair_list(&m->p, ".attention.compress_ratios", GGUF_I32, n, every, n * sizeof *every);
+}
+
+static void key_windows_and_indexers(struct making *m)
+{
+	key_copy(m, ".attention.head_count", "num_attention_heads");
+	key_put(m, ".attention.head_count_kv", 1);
+	key_copy(m, ".attention.key_length", "head_dim");
+	key_copy(m, ".attention.value_length", "head_dim");
+	key_copy(m, ".attention.q_lora_rank", "q_lora_rank");
+	key_copy(m, ".attention.output_lora_rank", "o_lora_rank");
+	key_copy(m, ".attention.output_group_count", "o_groups");
+	key_copy(m, ".attention.sliding_window", "sliding_window");
+	key_copy(m, ".attention.indexer.head_count", "index_n_heads");
+	key_copy(m, ".attention.indexer.key_length", "index_head_dim");
+	key_copy(m, ".attention.indexer.top_k", "index_topk");
+	key_float(m, ".attention.layer_norm_rms_epsilon", "rms_norm_eps", (double)NAN);
+	key_float(m, ".attention.compress_rope_freq_base", "compress_rope_theta", (double)NAN);
+	key_ratios(m);
+}
+
+void keys_deepseek4(struct making *m)
+{
+	int64_t rope = making_int(m, "qk_rope_head_dim", INT64_MIN);
+
+	want_text(m, "hidden_act", "silu");
+	want_text(m, "topk_method", "noaux_tc");
+	want_text(m, "scoring_func", "sqrtsoftplus");
+	want_flag(m, "attention_bias", false);
+	want_int(m, "num_key_value_heads", 1, 1);
+	key_put(m, ".block_count", m->blocks);
+	key_copy(m, ".context_length", "max_position_embeddings");
+	key_copy(m, ".embedding_length", "hidden_size");
+	key_copy(m, ".feed_forward_length",
+	         making_has(m, "intermediate_size") ? "intermediate_size" : "moe_intermediate_size");
+	key_copy(m, ".vocab_size", "vocab_size");
+	key_windows_and_indexers(m);
+	key_put(m, ".rope.dimension_count", rope);
+	key_rope(m, rope);
+	key_streams(m);
+	key_put(m, ".hash_layer_count", making_int(m, "num_hash_layers", 0));
+	key_copy(m, ".expert_count", "n_routed_experts");
+	key_copy(m, ".expert_used_count", "num_experts_per_tok");
+	key_copy(m, ".expert_feed_forward_length", "moe_intermediate_size");
+	key_put(m, ".expert_shared_count", making_int(m, "n_shared_experts", 0));
+	key_float(m, ".expert_weights_scale", "routed_scaling_factor", 1);
+	key_put(m, ".expert_gating_func", GATING_ROOT);
+	if (!m->code)
+		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
+	if (layers_count(m))
+		key_bound(m, false);
+	if (!m->code && store_has(m->st, "mtp.0.e_proj.weight"))
+		log_info("%s: its draft head is not in the GGUF file", m->st->dir);
 }

@@ -41,7 +41,7 @@ bool making_flag(struct making *m, const char *member, bool dflt);
 double rope_float(struct making *m, const char *member, double dflt);
 const struct json *rope_member(const struct making *m, const char *member); /* NULL: there is none */
 
-enum { GATING_SIGMOID = 2 }; /* of .expert_gating_func */
+enum { GATING_SIGMOID = 2, GATING_ROOT = 4 }; /* of .expert_gating_func */
 
 /* Keys of the architecture, from a value or from a member that is needed. */
 void key_put(struct making *m, const char *key, int64_t v);
@@ -81,7 +81,7 @@ making_keys_fn keys_ministral3, keys_smollm3, keys_granite, keys_phi3, keys_glm4
 /* Granite's four factors. */
 void keys_granite_scales(struct making *m);
 /* folder_latent.c: attention over latent rows */
-making_keys_fn keys_deepseek, keys_dsa, keys_kimi_linear, keys_glm5_next;
+making_keys_fn keys_deepseek, keys_dsa, keys_kimi_linear, keys_glm5_next, keys_deepseek4;
 /* folder_recurrent.c */
 making_keys_fn keys_granite_hybrid, keys_mamba2, keys_nemotron, keys_falcon_h1, keys_jamba, keys_rwkv7;
 /* folder_orders.c */

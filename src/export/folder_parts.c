@@ -2,7 +2,7 @@
  *
  *   experts apart            one matrix each: a stack of each kind
  *   gate and up of experts   in one tensor, one behind the other or in turn: two stacks
- *   mxfp4 of gpt-oss         codes and scales apart: blocks that hold both, the same codes
+ *   mxfp4 of gpt-oss, V4     codes and scales apart: blocks that hold both, the same codes
  *   kv_b of latent attention by head rows of keys and of values: keys transposed, and values
  *   RWKV's shift             a vector each: one tensor
  *   q, k, v, z by key head   q, k and v of all heads, and z of all
@@ -210,6 +210,21 @@ static const struct tensor *scales_of(struct making *m, const struct tensor *t)
 	return m->code ? NULL : s;
 }
 
+/* A stack of codes of mxfp4, named after t. */
+static struct source_tensor *take_codes(struct making *m, const struct tensor *t, int64_t block, const char *name,
+                                        int64_t cols, int64_t rows, int64_t experts)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+
+	*to = (struct source_tensor){ .t = { .name = arena_printf(&m->s->g.arena, "blk.%" PRId64 ".%s", block, name),
+		                             .type = gguf_type_named("MXFP4"),
+		                             .ne = { 1, 1, 1, 1 } },
+		                      .known_as = t->name,
+		                      .stays = true };
+	shape(m, to, true, cols, rows, experts);
+	return to;
+}
+
 /* Codes [experts][rows][groups of 32][16 bytes], of two stacks in turn where the line has two names. */
 static void add_codes(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
 {
@@ -222,19 +237,12 @@ static void add_codes(struct making *m, const struct tensor *t, int64_t block, c
 		making_fail(m, E_FORMAT, "tensor %s: %" PRId64 " experts of %" PRId64 " rows of %" PRId64, t->name,
 		            experts, rows, cols);
 	for (int i = 0; i < n && !m->code; i++) {
-		struct source_tensor *to = &m->s->t[m->s->n++];
+		struct source_tensor *to = take_codes(m, t, block, p->to[i], cols, rows / n, experts);
 		int32_t *row = arena_alloc(&m->s->g.arena, (size_t)(rows / n) * sizeof *row);
 
-		*to = (struct source_tensor){ .t = { .name = arena_printf(&m->s->g.arena, "blk.%" PRId64 ".%s", block,
-			                                                  p->to[i]),
-			                             .type = gguf_type_named("MXFP4"),
-			                             .ne = { 1, 1, 1, 1 } },
-			                      .known_as = t->name,
-			                      .row = row,
-			                      .stays = true };
 		for (int64_t r = 0; r < rows / n; r++)
 			row[r] = (int32_t)(r * n + i);
-		shape(m, to, true, cols, rows / n, experts);
+		to->row = row;
 		for (int64_t e = 0; e < experts && !m->code; e++) {
 			m->code = weight_coded(&to->part[e], t->name, "mxfp4", 4, 32, (int)rows, (int)cols,
 			                       t->data + (size_t)(e * rows * cols / 2), (size_t)(rows * cols / 2),
@@ -442,6 +450,57 @@ static void add_joined(struct making *m, const struct tensor *first)
 	to->known_as = NULL;
 }
 
+/* ---- DeepSeek V4 ---- */
+
+/* Numbers become those of 32 bits. */
+static void add_ints(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	struct source_tensor *to = &m->s->t[m->s->n++];
+	const int64_t *v = NULL;
+	int32_t *out;
+
+	if (has_axes(m, t, 2))
+		m->code = store_ints(m->st, &m->s->g.arena, t->name, t->count, &v, m->err);
+	if (m->code)
+		return;
+	out = arena_alloc(&m->s->g.arena, size_mul((size_t)t->count, sizeof *out));
+	for (int64_t i = 0; i < t->count && !m->code; i++) {
+		if (v[i] < 0 || v[i] > INT32_MAX)
+			making_fail(m, E_FORMAT, "tensor %s: element %" PRId64 " is %" PRId64, t->name, i, v[i]);
+		out[i] = (int32_t)v[i];
+	}
+	*to = (struct source_tensor){ .t = { .name = arena_printf(&m->s->g.arena, "blk.%" PRId64 ".%s", block,
+		                                                  p->to[0]),
+		                             .type = gguf_type_named("I32"),
+		                             .n_dim = 2,
+		                             .ne = { t->dim[1], t->dim[0], 1, 1 },
+		                             .count = t->count,
+		                             .data = (const uint8_t *)out,
+		                             .bytes = (size_t)t->count * sizeof *out },
+		                      .known_as = t->name,
+		                      .stays = true };
+}
+
+/* Makes run e of a matrix in mxfp4, "PATH.weight": a byte has two inputs, the first in its low half; "PATH.scale" has one scale for
+ * 32 of them. */
+static void run_codes(struct making *m, struct source_tensor *to, int64_t e, const struct tensor *t)
+{
+	char stem[512];
+	struct tensor *s;
+
+	snprintf(stem, sizeof stem, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
+	s = store_part(m->st, stem, ".scale");
+	if (!s)
+		making_fail(m, E_MISSING, "tensor %s.scale: missing, with %s present", stem, t->name);
+	else if (s->type != DT_F8_E8M0 || s->n_dim != 2 || s->dim[0] != t->dim[0] || s->dim[1] * 16 != t->dim[1])
+		making_fail(m, E_FORMAT, "tensors %s and %s: are not codes and scales of mxfp4", t->name, s->name);
+	else
+		m->code = store_data(m->st, s, m->err);
+	if (!m->code)
+		m->code = weight_coded(&to->part[e], t->name, "mxfp4", 4, 32, (int)t->dim[0], (int)(2 * t->dim[1]),
+		                       t->data, t->bytes, s->data, s->bytes, NULL, 0, DT_U8, m->err);
+}
+
 /* Adds nothing: the tensor goes with another one, or nothing reads it. */
 static void pass(struct making *m, const struct tensor *t, int64_t block, const struct part *p) {}
 
@@ -455,6 +514,7 @@ static const struct expert_form {
 } forms[] = { { "mlp.experts.", { "gate_proj", "up_proj", "down_proj" } },
 	      { "mixer.experts.", { NULL, "up_proj", "down_proj" } },
 	      { "feed_forward.experts.", { "w1", "w3", "w2" } },
+	      { "ffn.experts.", { "w1", "w3", "w2" } },
 	      { "feed_forward.experts.", { "gate_proj", "up_proj", "down_proj" } },
 	      { "block_sparse_moe.experts.", { "w1", "w3", "w2" } } };
 
@@ -467,21 +527,23 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 	                                                                 "num_experts";
 	int64_t n = making_int(m, count, INT64_MIN);
 	int stem = (int)strlen(first->name) - (int)strlen("0.") - (int)strlen(form->hf[kind]) - (int)strlen(".weight");
-	struct source_tensor *to;
+	bool codes = first->type == DT_I8 && !first->format;
+	struct source_tensor *to = NULL;
 
 	if (n < 1 || n > EXPERTS_MOST)
 		making_fail(m, E_FORMAT, "%s: %" PRId64, count, n);
-	if (!has_axes(m, first, 2))
-		return;
-	to = take(m, first, block, stacks[kind]);
-	if (m->code)
-		return;
-	if (first->dim[0] > INT_MAX || first->dim[1] > INT_MAX) {
+	if (has_axes(m, first, 2) && (first->dim[0] > INT_MAX || first->dim[1] > INT_MAX / 2))
 		making_fail(m, E_LIMIT, "tensor %s: %" PRId64 " rows of %" PRId64, first->name, first->dim[0],
 		            first->dim[1]);
+	if (m->code)
 		return;
+	if (codes) {
+		to = take_codes(m, first, block, stacks[kind], 2 * first->dim[1], first->dim[0], n);
+	} else {
+		to = take(m, first, block, stacks[kind]);
+		if (!m->code)
+			shape(m, to, true, first->dim[1], first->dim[0], n);
 	}
-	shape(m, to, true, first->dim[1], first->dim[0], n);
 	for (int64_t e = 0; e < n && !m->code; e++) {
 		char name[512];
 		struct tensor *t;
@@ -491,7 +553,9 @@ static void add_apart(struct making *m, const struct tensor *first, int64_t bloc
 		if (!t || t->type != first->type || t->bytes != first->bytes || t->n_dim != 2 ||
 		    t->dim[1] != first->dim[1])
 			making_fail(m, E_MISSING, "tensor %s: missing, or of another size than %s", name, first->name);
-		else if (!(m->code = store_data(m->st, t, m->err)))
+		else if (!(m->code = store_data(m->st, t, m->err)) && codes)
+			run_codes(m, to, e, t);
+		else if (!m->code)
 			run_set(m, to, e, t->data, first->bytes / (size_t)first->dim[0]);
 		if (!m->code && to->scales) {
 			const struct item_scales *own = making_scales(m, t);
@@ -562,6 +626,7 @@ static const struct part parts[] = {
 	{ "ple.ple_embedding.layer_multipliers", "qwen4exp", pass },
 	{ "ple.ple_embedding.ngram_heads_vocab_sizes", "qwen4exp", pass },
 	{ "ple.ple_embedding.ngram_heads_offsets", "qwen4exp", pass },
+	{ "ffn.gate.tid2eid", "deepseek4", add_ints, { "ffn_gate_tid2eid.weight" } },
 	{ "attn.x_r", "rwkv7", add_shift, { "time_mix_lerp_fused.weight" } },
 	{ "attn.x_w", "rwkv7", pass },
 	{ "attn.x_k", "rwkv7", pass },

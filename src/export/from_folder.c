@@ -244,30 +244,37 @@ static bool has_whole_norms(const struct store *st)
 /* Scales go with their matrix. */
 static bool is_scale(const struct making *m, const char *name)
 {
-	static const char *const suffix[] = { "_scale_inv", "_scale" };
+	static const char *const suffix[] = { "_scale_inv", "_scale", ".scale" };
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		char of[512];
 		const struct tensor *t;
 
 		if (!name_ends(name, suffix[i]))
 			continue;
-		snprintf(of, sizeof of, "%.*s", (int)(strlen(name) - strlen(suffix[i])), name);
+		snprintf(of, sizeof of, "%.*s%s", (int)(strlen(name) - strlen(suffix[i])), name,
+		         *suffix[i] == '.' ? ".weight" : "");
 		t = store_find(m->st, of);
-		return t && !t->format && t->type == DT_F8_E4M3;
+		return t && !t->format && (t->type == DT_F8_E4M3 || (t->type == DT_I8 && *suffix[i] == '.'));
 	}
 	return false;
 }
 
 static void put_source(struct making *m, struct tensor *t, int *left)
 {
+	bool own = !strcmp(m->arch->name, "deepseek4"); /* names without a root, and a draft head that no file has */
 	struct target target;
 	char buf[512];
 	const char *hf = text_name(t->name, buf, sizeof buf);
 
+	if (hf && own && !name_behind(hf, "model.")) {
+		snprintf(buf, sizeof buf, "model.%s", t->name);
+		hf = buf;
+	}
 	if (!hf)
 		++*left;
-	if (!hf || t->ignored || name_ends(hf, "rotary_emb.inv_freq") || is_scale(m, t->name))
+	if (!hf || t->ignored || (own && name_behind(hf, "model.mtp.")) || name_ends(hf, "rotary_emb.inv_freq") ||
+	    is_scale(m, t->name))
 		return;
 	m->code = store_data(m->st, t, m->err);
 	if (m->code || making_parts(m, t, hf))
@@ -304,7 +311,7 @@ int folder_source(struct gguf_source *s, struct store *st, struct err *err)
 		put_source(&m, st->v[i], &left);
 		if ((name_ends(st->v[i]->name, "embed_tokens.weight") ||
 		     name_ends(st->v[i]->name, "backbone.embeddings.weight") ||
-		     !strcmp(st->v[i]->name, "model.embeddings.weight")) &&
+		     !strcmp(st->v[i]->name, "model.embeddings.weight") || !strcmp(st->v[i]->name, "embed.weight")) &&
 		    !name_behind(st->v[i]->name, "mtp."))
 			embedding = st->v[i];
 	}

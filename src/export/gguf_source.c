@@ -12,7 +12,7 @@ static void decode_e4m3(float *out, const struct weight *w, int row)
 static const struct format e4m3 = { .name = "e4m3", .bits = 8, .decode = decode_e4m3 };
 const struct gguf_type source_e4m3 = { -1, "F8_E4M3", 1, 1, &e4m3 };
 
-/* gpt-oss is published in MXFP4: there is no model that its codes were made from. */
+/* gpt-oss, and experts of DeepSeek V4, are published in MXFP4: there is no model that the codes were made from. */
 static bool stays(const struct gguf *g, const struct gguf_info *t)
 {
 	const struct gguf_value *arch = gguf_find(g, "general.architecture");
@@ -23,7 +23,7 @@ static bool stays(const struct gguf *g, const struct gguf_info *t)
 		return false;
 	at = arch->p;
 	name = gguf_next(&at);
-	return name.n == 7 && !memcmp(name.p, "gpt-oss", 7);
+	return (name.n == 7 && !memcmp(name.p, "gpt-oss", 7)) || (name.n == 9 && !memcmp(name.p, "deepseek4", 9));
 }
 
 int gguf_source_open(struct gguf_source *s, const char *path, struct err *err)

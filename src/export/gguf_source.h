@@ -25,7 +25,7 @@ struct source_tensor {
 	/* Elements are multiplied by times, then those of row r by row_times[r]; 0 and NULL: they are not. */
 	float times;
 	const float *row_times;
-	bool stays;           /* its codes go over as they are, whatever type is asked for */
+	bool stays;           /* its codes go over as they are, unless the type that is asked for has fewer bits */
 	const char *known_as; /* what a calibration calls it; NULL: t.name */
 };
 

@@ -62,11 +62,17 @@ static bool is_router(const char *name)
 	       ends(name, "router.proj.weight");
 }
 
+/* Two codes of mxfp4 in a byte, as experts of DeepSeek V4 are published; their scales are a tensor of their own. */
+static bool is_mxfp4(const struct tensor *t)
+{
+	return t->fmt && t->type == DT_I8 && !t->format && t->fmt->bits < LEAST_BITS;
+}
+
 static bool is_coded(const struct plan *p, const struct tensor *t)
 {
 	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 0;
 
-	return t->fmt && t->n_dim >= 2 && !is_router(t->name) && cols % p->kind->group == 0 &&
+	return t->fmt && !is_mxfp4(t) && t->n_dim >= 2 && !is_router(t->name) && cols % p->kind->group == 0 &&
 	       cols * p->kind->bits % 32 == 0;
 }
 

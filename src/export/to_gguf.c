@@ -220,6 +220,7 @@ static int item_make(struct plan *p, size_t i, int part, const struct export_ask
 	const struct gguf_info *t = &from->t;
 	const struct gguf_type *type = p->type[i];
 	struct item *it = &p->item[p->n++];
+	bool stays = from->stays && type == t->type;
 	int rc;
 
 	*it = (struct item){ .name = t->name, .bytes = t->data, .n = t->bytes };
@@ -241,7 +242,7 @@ static int item_make(struct plan *p, size_t i, int part, const struct export_ask
 			p->s->g.path, t->name, t->type->name, LEAST_BITS);
 	it->bytes = NULL;
 	it->n = 0;
-	if (from->stays)
+	if (stays)
 		it->recode = recode_gguf_row;
 	else
 		it->encode = encode_gguf_row;
@@ -254,9 +255,14 @@ static int item_make(struct plan *p, size_t i, int part, const struct export_ask
 	it->times = from->times;
 	it->row_times = from->row_times;
 	it->stack = 1;
-	if (!from->stays)
+	if (!stays)
 		weigh(p, it, from, part, ask->importance);
 	return 0;
+}
+
+static bool has_fewer_bits(const struct gguf_type *a, const struct gguf_type *b)
+{
+	return (int64_t)a->block_bytes * b->block < (int64_t)b->block_bytes * a->block;
 }
 
 static int tensor_plan(struct plan *p, size_t i, const struct mix *mix, const struct mix_model *m,
@@ -264,11 +270,15 @@ static int tensor_plan(struct plan *p, size_t i, const struct mix *mix, const st
 {
 	const struct source_tensor *from = &p->s->t[i];
 	const struct gguf_info *t = &from->t;
+	const struct gguf_type *type = p->s->kept ? t->type :
+	                                            mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
 	int rc = 0, parts = from->n_part ? from->n_part : 1;
 
-	p->type[i] = p->s->kept || from->stays ? t->type : mix_type(mix, m, t->name, t->n_dim, t->n_dim ? t->ne[0] : 1);
-	if (!p->type[i])
-		p->type[i] = p->s->made ? gguf_type_named("F32") : t->type;
+	if (from->stays && !(type && has_fewer_bits(type, t->type)))
+		type = t->type;
+	if (!type)
+		type = p->s->made ? gguf_type_named("F32") : t->type;
+	p->type[i] = type;
 	for (int part = 0; part < parts && !rc; part++)
 		rc = item_make(p, i, part, ask, err);
 	return rc;

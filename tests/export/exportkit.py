@@ -19,7 +19,7 @@ def run(*args, **more):
 class Gguf:
     """Pairs, and tensors as (shape, type, bytes): read apart from weft's own reader."""
 
-    BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 39: (32, 17)}
+    BLOCK = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 26: (1, 4), 39: (32, 17)}
 
     def __init__(self, path):
         self.b, self.at = open(path, "rb").read(), 8

@@ -4,7 +4,7 @@ number is computed anew, and what the metadata cannot say is refused.
 
 Folders of tests/golden are in every clone; those of ../shared are looked at where they are. Some are written anew with another
 setting, since their own is one that a GGUF file has no key for."""
-import array, bisect, json, os, struct, sys, tempfile
+import array, bisect, json, os, random, re, struct, sys, tempfile
 
 from exportkit import Gguf, check, failures, models, run, shared
 
@@ -38,7 +38,8 @@ with tempfile.TemporaryDirectory() as tmp:
         return path
 
     def same(folder, name, most=0.0, theirs=None, apart=(), **config):
-        """most: how far a logit may be; theirs: a file that llama.cpp's converter made of the folder, apart: keys that differ."""
+        """most: how far a logit may be; theirs: a file that llama.cpp's converter made of the folder, apart: what differs: keys, and
+        tensors, whose shapes are the same."""
         if not os.path.isdir(folder):
             return print("skipped", folder)
         path = changed(folder, name, **config)
@@ -63,7 +64,7 @@ with tempfile.TemporaryDirectory() as tmp:
             check(code == 0, f"{name}: {err}")
             ours, theirs = Gguf(out + kind), Gguf(theirs)
             for tensor in set(ours.tensors) | set(theirs.tensors):
-                a, b = (g.tensors.get(tensor, ())[:2] for g in (ours, theirs))
+                a, b = (g.tensors.get(tensor, ())[: 1 if tensor.endswith(apart) else 2] for g in (ours, theirs))
                 check(a == b, f"{name}: {tensor}: {a} for {b}")
             for key in set(ours.pairs) | set(theirs.pairs):
                 if not key.startswith(("tokenizer.", "general.", *apart)):
@@ -127,6 +128,22 @@ with tempfile.TemporaryDirectory() as tmp:
             return out
 
         return change
+
+    def as_published(tensors):
+        """DeepSeek V4 with experts drawn as codes of mxfp4, of 64 rows, and attention in FP8, all with powers of two as scales."""
+        out, draw = {}, random.Random(1)
+        for name, (kind, shape, data) in tensors.items():
+            expert, stem = ".experts." in name, name[: -len(".weight")]
+            if not expert and not re.search(r"\.attn\.(indexer\.)?w[a-z_]+\.weight|shared_experts", name):
+                out[name] = kind, shape, data
+                continue
+            rows, cols = [64 if n == 16 and "expert" in name else n for n in shape]
+            high, broad = (1, 32) if expert else (16, 16)
+            codes = draw.randbytes(rows * cols // (2 if expert else 1))
+            out[name] = ("I8", [rows, cols // 2], codes) if expert else ("F8_E4M3", [rows, cols], bytes(v & 0xBB for v in codes))
+            shape = [-(-rows // high), -(-cols // broad)]
+            out[stem + ".scale"] = "F8_E8M0", shape, bytes(draw.choices(range(121, 125), k=shape[0] * shape[1]))
+        return out
 
     def refused(folder, name, what, **config):
         if not os.path.isdir(folder):
@@ -217,6 +234,27 @@ with tempfile.TemporaryDirectory() as tmp:
     same(beside("kimi_linear"), "kimi_linear", 1e-3)
     same(in_tree("glm5_mtp"), "glm5_mtp", 1e-3)
     same(beside("glm5_next"), "glm5_next", 1e-3, theirs=file("glm5_next/bf16"))
+    same(in_tree("deepseek4"), "deepseek4")
+    same(beside("deepseek_v4"), "deepseek_v4", theirs=file("deepseek_v4/bf16"), apart=("indexer_compressor_kv.weight", "indexer_compressor_gate.weight"))
+    refused(in_tree("deepseek4"), "deepseek4_sigmoid", "scoring_func: sigmoid", scoring_func="sigmoid")
+    refused(in_tree("deepseek4"), "deepseek4_few", "compress_ratios: 2, of 3 layers", compress_ratios=[0, 4])
+    published = {"moe_intermediate_size": 64, "quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}}
+    path = rewritten(changed(in_tree("deepseek4"), "v4_fp4", **published), as_published)
+    same(path, "v4")
+    first, again, fewer = (os.path.join(tmp, n + ".gguf") for n in ("v4", "v4_again", "v4_fewer"))
+    for source, kind, out in ((first, "Q8_0", again), (path, "Q2_0", fewer)):
+        code, _, err = run("quantize", source, "--type", kind, "--out", out)
+        check(code == 0 and logits(out, os.path.join(tmp, "v4.json"), out + ".logits"), f"deepseek4: {kind}: {err}")
+    stays = {n: t for n, t in Gguf(first).tensors.items() if t[1] in (39, 26)}
+    check(len(stays) == 10 and all(Gguf(again).tensors[n] == t for n, t in stays.items()), "deepseek4: codes and tables of a file stay")
+    code, _, err = run("quantize", path, "--type", "affine4g32", "--out", fewer + ".folder")
+    kinds = run("inspect", fewer + ".folder")[1]
+    check(code == 0 and re.search(r"mxfp4, groups of 32 +36 ", kinds) and re.search(r"affine4, groups of 32 +34 ", kinds), f"deepseek4: a folder: {err} {kinds}")
+    check(logits(fewer + ".folder", os.path.join(tmp, "v4.json"), fewer + ".logits"), "deepseek4: a folder with its experts")
+    kinds = run("inspect", fewer)[1]
+    check(re.search(r"MXFP4, groups of 32 +6 ", kinds) and re.search(r"Q2_0, groups of 32 +9 ", kinds), f"deepseek4: fewer bits: {kinds}")
+    lost = rewritten(changed(path, "v4_lost"), lambda tensors: {n: t for n, t in tensors.items() if n != "layers.1.ffn.experts.2.w2.scale"})
+    refused(lost, "v4_refused", "layers.1.ffn.experts.2.w2.scale: missing")
     refused(in_tree("glm5_mtp"), "glm5_heads", "linear_attn_config.num_heads: 4",
             linear_attn_config={"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0})
     refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)
