@@ -337,7 +337,8 @@ struct attn {
 /* Rows that stand for groups of `every` positions, for kv_groups of as many.  A row of the pass gives k and v, [w], w = dim, or 2
  * dim where groups overlap, which the raw view keeps as keys and values.  A group's row is the sum of its k, weighted, dim by
  * dim, by a softmax of v + bias[row in the group], [every][w]; where groups overlap, of its second halves and of the first
- * halves of the group before it, if there is one.  It is normed, rotated by the group's first position, and written. */
+ * halves of the group before it, if there is one.  It is normed (gain NULL: not), rotated by the group's first position, and
+ * written. */
 struct compress {
 	int every, dim;
 	bool overlap;
@@ -594,10 +595,11 @@ struct backend_ops {
 	 * scores, of equal scores the lower positions; all, where there are no more.  The score is the sum over rising heads h
 	 * of weight[row][h] max(q_h . key, 0), by fma from 0; a NaN is below all others; weight NULL: 1.  chosen[n_row][most +
 	 * 1], backend memory: how many, then the positions, rising.  The view's keys have one head.
-	 * Where the view has a row for every some positions, it is of those rows that are whole that `most - attn.window` are
-	 * chosen, and written as ~row; the positions of the window follow.  q NULL: all of them.
-	 * With attn.pooled it is the whole blocks that are chosen, most / pooled of them, where a row sees more than `most`
-	 * positions; those that it sees behind its last whole block come on top. */
+	 * Where the view has a row for every some positions, and attn a window, it is of those rows that are whole that `most -
+	 * attn.window` are chosen, and written as ~row; the positions of the window follow.  q NULL: all of them.
+	 * With attn.pooled, and where the view has a row for every some positions and attn no window, it is the whole blocks
+	 * that are chosen, as many as `most` has, where a row sees more than `most` positions; their positions are written, and
+	 * those that it sees behind its last whole block come on top. */
 	void (*choose)(struct pass *, int32_t *chosen, int most, const struct attn *, const float *q, size_t q_row,
 	               size_t q_head, const float *weight, const struct kv_view *, int layer);
 	/* attend over what choose has left in chosen: the i-th chosen position has the place of position i, so that the bits are

@@ -203,7 +203,11 @@ static void timed_choose(struct pass *p, int32_t *chosen, int most, const struct
 	int64_t t;
 
 	for (int r = 0; r < p->n_row; r++) {
-		int n = seen(a, p->pos[r], 1), keys = n > most ? n / (a->pooled ? a->pooled : 1) : 0;
+		int n = seen(a, p->pos[r], 1),
+		    each = a->pooled ? a->pooled :
+		           a->window ? 1 :
+		                       view->every,
+		    keys = n > most ? n / each : 0;
 
 		c.bytes += (double)view->layer[layer].row_bytes[KV_KEYS] * keys;
 		c.float_ops += 2.0 * a->heads * (a->dim + 1) * keys;

@@ -8,9 +8,10 @@ struct indexer {
 	struct attn op;
 	struct weight q, k, weights; /* weights: no rows for QSA */
 	struct weight pool;          /* compress_gate; no rows where there is none */
+	struct compress blocks;      /* every 0: keys of blocks are rows of their last positions, or there are none */
 	const float *gain, *bias;    /* of the keys' norm */
 	int most;
-	struct kv_place kv;
+	struct kv_place kv, raw; /* raw: what rows of blocks are made of */
 };
 
 void indexer_read(struct indexer_form *f, struct conf *c, const struct rope *turn, int rope, bool adjacent)
@@ -58,6 +59,35 @@ void indexer_read_blocks(struct indexer_form *f, struct conf *c, const struct ro
 		          2 * turn->n_freq);
 }
 
+static void keep_keys(struct binder *b, struct kv_place *out, struct kv_group g)
+{
+	g.heads = 1;
+	g.index = true;
+	if (!b->code)
+		b->code = model_kv_add(b->m, &g, out, b->err);
+}
+
+/* Keys of blocks are weighted sums, and only those are kept; where blocks do not begin with the sequence, rows for them cannot
+ * be, and each position has one. */
+static void bind_pools(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
+{
+	const float *bias = bind_floats(b, (int64_t)f->block * f->dim, 0,
+	                                "layers.%d.%s.indexer.index_kpool_compress_ape", layer, at);
+
+	bind_weight(b, &x->pool, f->dim, f->hidden, "layers.%d.%s.indexer.index_kpool_compress_gate", layer, at);
+	bind_apart(b, &x->pool); /* a parameter, of which adapters know nothing */
+	if (f->first) {
+		x->op.v_is_key = false;
+		x->op.pooled = f->block;
+		x->op.pool_bias = bias;
+		keep_keys(b, &x->kv, (struct kv_group){ .dim_k = f->dim, .dim_v = f->dim });
+		return;
+	}
+	x->blocks = (struct compress){ .every = f->block, .dim = f->dim, .bias = bias };
+	keep_keys(b, &x->raw, (struct kv_group){ .dim_k = f->dim, .dim_v = f->dim, .window = f->block });
+	keep_keys(b, &x->kv, (struct kv_group){ .dim_k = f->dim, .dim_v = f->dim, .latent = true, .every = f->block });
+}
+
 static void bind_positions(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
 {
 	bind_weight(b, &x->q, f->heads * f->dim, f->q_lora, "layers.%d.%s.indexer.wq_b", layer, at);
@@ -65,14 +95,6 @@ static void bind_positions(struct binder *b, struct indexer *x, const struct ind
 	bind_weight(b, &x->weights, f->heads, f->hidden, "layers.%d.%s.indexer.weights_proj", layer, at);
 	x->gain = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.weight", layer, at);
 	x->bias = bind_floats(b, f->dim, 0, "layers.%d.%s.indexer.k_norm.bias", layer, at);
-	if (!f->weighted)
-		return;
-	x->op.pooled = f->block;
-	x->op.v_is_key = false;
-	bind_weight(b, &x->pool, f->dim, f->hidden, "layers.%d.%s.indexer.index_kpool_compress_gate", layer, at);
-	bind_apart(b, &x->pool); /* a parameter, of which adapters know nothing */
-	x->op.pool_bias = bind_floats(b, (int64_t)f->block * f->dim, 0, "layers.%d.%s.indexer.index_kpool_compress_ape",
-	                              layer, at);
 }
 
 static void bind_blocks(struct binder *b, struct indexer *x, const struct indexer_form *f, const char *at, int layer)
@@ -100,9 +122,6 @@ static void bind_blocks(struct binder *b, struct indexer *x, const struct indexe
 
 struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, const char *at, int layer)
 {
-	const struct kv_group row = {
-		.heads = 1, .dim_k = f->dim, .dim_v = f->dim, .latent = !f->weighted, .index = true
-	};
 	struct indexer *x = arena_zalloc(&b->m->arena, sizeof *x);
 
 	x->op = (struct attn){ .heads = f->heads,
@@ -114,8 +133,10 @@ struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, con
 		               .v_is_key = true };
 	x->most = f->most;
 	(f->block && !f->weighted ? bind_blocks : bind_positions)(b, x, f, at, layer);
-	if (!b->code)
-		b->code = model_kv_add(b->m, &row, &x->kv, b->err);
+	if (f->weighted)
+		bind_pools(b, x, f, at, layer);
+	else
+		keep_keys(b, &x->kv, (struct kv_group){ .dim_k = f->dim, .dim_v = f->dim, .latent = true });
 	return x;
 }
 
@@ -141,7 +162,10 @@ void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, co
 		ops->linear(p, &of_q, 1, low, p->n_row, x->q.cols);
 		ops->layer_norm(p, k, k, p->n_row, x->op.dim, x->gain, x->bias, 1e-6f);
 	}
-	ops->kv_append(p, &x->op, q, all, dim, k, v, view, x->kv.index);
+	if (x->blocks.every)
+		ops->compress(p, &x->blocks, k, v, p->kv[x->raw.group], x->raw.index, view, x->kv.index);
+	else
+		ops->kv_append(p, &x->op, q, all, dim, k, v, view, x->kv.index);
 	ops->choose(p, chosen, x->most, &x->op, q, all, dim, weight, view, x->kv.index);
 	p->work_used = mark;
 }

@@ -10,7 +10,7 @@
  * (struct attn, pooled), and every w is 1.
  *
  * GLM-5.3-Flash (2026) chooses blocks by the scores of DSA, without positions; a block's key is a sum of its k weighted by
- * compress_gate u (struct attn, pool_bias).
+ * compress_gate u (struct compress; of a draft head struct attn, pool_bias).
  *
  * The positions or whole blocks with the highest scores are seen, of equal ones the lower; a row's own position has no place
  * of its own, but those behind the last whole block have. */

@@ -661,7 +661,8 @@ size_t model_kv_row_bytes(const struct shape *s, const struct kv_rows *kv)
 	size_t n = 0;
 
 	for (int g = 0; g < s->n_kv; g++)
-		n += group_bytes(s, kv, g) / (size_t)(s->kv[g].every ? s->kv[g].every : 1);
+		if (!s->kv[g].index || !s->kv[g].window) /* what rows are made of is not kept */
+			n += group_bytes(s, kv, g) / (size_t)(s->kv[g].every ? s->kv[g].every : 1);
 	return n;
 }
 

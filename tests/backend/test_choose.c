@@ -3,7 +3,7 @@
  * The choice: against a sort in plain C, of scores that are exact in any order of sums, so that there are many ties, with
  * weights below 0 (whose zeros are negative) and keys that are no numbers; rows at once, by one and in chunks, on one thread
  * and on three, in pages of several sizes.  Of blocks too, whose keys are means that are exact, or
- * sums with equal weights.
+ * sums with equal weights, in rows of their last positions or in rows of their own.
  *
  * Attention: of all positions the bits of attend; of some the bits of attend over a sequence that has those alone. */
 #include <assert.h>
@@ -23,49 +23,66 @@ static int failures;
 /* One sequence's rows in one layer of one key head. */
 struct world {
 	struct backend *be;
-	struct kv_layer layer;
-	struct kv_view view;
+	struct kv_layer layer, raw_layer;
+	struct kv_view view, raw; /* raw: what rows of view are made of, where they are of blocks */
 	int32_t page[LONGEST];
-	size_t bytes;
+	size_t bytes, raw_bytes;
 	uint8_t *work;
 	enum arith arith;
 };
 
-/* latent: a row of keys alone, which are values too. */
-static void world_open_of(struct world *w, enum cpu_level level, int threads, const char *format, int dim,
-                          int page_rows, bool latent)
+/* Lays a view out in new memory; latent: a row of keys alone, which are values too.  Returns its bytes. */
+static size_t view_open(struct world *w, struct kv_view *view, struct kv_layer *layer, const char *format, int dim,
+                        int page_rows, bool latent, int every)
 {
 	const struct kv_rows rows = kv_rows_of(kv_format_find(format));
-	const struct kv_group g = { .layers = 1, .heads = 1, .dim_k = dim, .dim_v = dim, .latent = latent };
+	const struct kv_group g = {
+		.layers = 1, .heads = 1, .dim_k = dim, .dim_v = dim, .latent = latent, .every = every
+	};
+	size_t bytes;
+
+	*view = (struct kv_view){ .layer = layer,
+		                  .layers = 1,
+		                  .page_rows = page_rows,
+		                  .heads = 1,
+		                  .dim = dim,
+		                  .dim_v = dim,
+		                  .every = every,
+		                  .page = w->page,
+		                  .page_max = LONGEST };
+	view->page_bytes = kv_group_lay(layer, &g, &rows, page_rows);
+	bytes = view->page_bytes * (size_t)((LONGEST + page_rows - 1) / page_rows);
+	view->base = w->be->ops->alloc(w->be, bytes);
+	memset(view->base, 0xff, bytes);
+	return bytes;
+}
+
+/* every: positions of a row, above 1 with raw ones besides. */
+static void world_open_of(struct world *w, enum cpu_level level, int threads, const char *format, int dim,
+                          int page_rows, bool latent, int every)
+{
 	int pages = (LONGEST + page_rows - 1) / page_rows;
 
 	memset(w, 0, sizeof *w);
 	w->be = backend_cpu_open(threads, level);
-	w->view = (struct kv_view){ .layer = &w->layer,
-		                    .layers = 1,
-		                    .page_rows = page_rows,
-		                    .heads = 1,
-		                    .dim = dim,
-		                    .dim_v = dim,
-		                    .page = w->page,
-		                    .page_max = LONGEST };
-	w->view.page_bytes = kv_group_lay(&w->layer, &g, &rows, page_rows);
+	w->bytes = view_open(w, &w->view, &w->layer, format, dim, page_rows, latent, every);
+	if (every > 1)
+		w->raw_bytes = view_open(w, &w->raw, &w->raw_layer, format, dim, page_rows, false, 1);
 	for (int i = 0; i < pages; i++)
 		w->page[i] = pages - 1 - i;
-	w->bytes = w->view.page_bytes * (size_t)pages;
-	w->view.base = w->be->ops->alloc(w->be, w->bytes);
-	memset(w->view.base, 0xff, w->bytes);
 	w->work = w->be->ops->alloc(w->be, WORK);
 }
 
 static void world_open(struct world *w, enum cpu_level level, int threads, const char *format, int dim, int page_rows)
 {
-	world_open_of(w, level, threads, format, dim, page_rows, true);
+	world_open_of(w, level, threads, format, dim, page_rows, true, 1);
 }
 
 static void world_close(struct world *w)
 {
 	w->be->ops->free(w->be, w->view.base, w->bytes);
+	if (w->raw_bytes)
+		w->be->ops->free(w->be, w->raw.base, w->raw_bytes);
 	w->be->ops->free(w->be, w->work, WORK);
 	w->be->ops->close(w->be);
 }
@@ -93,6 +110,8 @@ static void pass_of(struct world *w, struct pass *p, int pos, int n)
 	assert(!pass_begin(p));
 }
 
+static const float no_bias[4 * 24];
+
 /* Keys of rows [pos, pos + n), from k on, with weights of 0 where they have any; queries are not looked at. */
 static void keep(struct world *w, const struct attn *a, int pos, int n, const float *k)
 {
@@ -105,9 +124,13 @@ static void keep(struct world *w, const struct attn *a, int pos, int n, const fl
 	pass_of(w, &p, pos, n);
 	v = own = pass_floats(&p, floats);
 	memcpy(own, k, floats * sizeof *own);
-	if (a->pool_bias)
+	if (a->pool_bias || w->raw_bytes)
 		v = memset(pass_floats(&p, floats), 0, floats * sizeof *v);
-	w->be->ops->kv_append(&p, &keys, NULL, 0, 0, own, v, &w->view, 0);
+	if (w->raw_bytes)
+		w->be->ops->compress(&p, &(struct compress){ .every = w->view.every, .dim = a->dim, .bias = no_bias },
+		                     own, v, &w->raw, 0, &w->view, 0);
+	else
+		w->be->ops->kv_append(&p, &keys, NULL, 0, 0, own, v, &w->view, 0);
 	assert(!pass_end(&p));
 }
 
@@ -124,6 +147,7 @@ struct index {
 	float *q, *k,
 		*weight; /* [LONGEST][heads * dim], [LONGEST][dim], [LONGEST][heads]; of blocks whose keys are means weight is NULL: 1 */
 	int32_t *want; /* [LONGEST][most + 1] */
+	bool rows;     /* blocks have rows of their own */
 };
 
 struct scored {
@@ -186,13 +210,12 @@ static void index_truth(struct index *x)
 /* weighted: keys of blocks are sums with weights, which are equal here, so that they are means that are exact. */
 static void index_make(struct index *x, int heads, int dim, int most, int first, int pooled, bool weighted)
 {
-	static const float none[4 * 24];
 	size_t nq = (size_t)LONGEST * (size_t)(heads * dim), nk = (size_t)LONGEST * (size_t)dim;
 
 	*x = (struct index){ .most = most };
 	x->a = (struct attn){ .heads = heads, .heads_kv = 1, .dim = dim, .scale = 1, .first = first, .v_is_key = true };
 	x->a.pooled = pooled;
-	x->a.pool_bias = weighted ? none : NULL;
+	x->a.pool_bias = weighted ? no_bias : NULL;
 	x->a.v_is_key = !weighted;
 	x->q = xmalloc(nq * sizeof(float));
 	x->k = xmalloc(nk * sizeof(float));
@@ -219,18 +242,24 @@ static void choose(const struct index *x, enum cpu_level level, int threads, con
                    int chunk)
 {
 	size_t row = (size_t)(x->most + 1), nq = (size_t)(x->a.heads * x->a.dim);
+	struct attn a = x->a;
 	struct world w;
 
-	world_open_of(&w, level, threads, format, x->a.dim, page_rows, !x->a.pool_bias);
+	if (x->rows) { /* whose view says what a block is */
+		a.pooled = 0;
+		a.pool_bias = NULL;
+		page_rows = (page_rows + x->a.pooled - 1) / x->a.pooled * x->a.pooled;
+	}
+	world_open_of(&w, level, threads, format, a.dim, page_rows, !a.pool_bias, x->rows ? x->a.pooled : 1);
 	for (int pos = 0, n; pos < LONGEST; pos += n) {
 		struct pass p;
 		int32_t *got;
 
 		n = LONGEST - pos < chunk ? LONGEST - pos : chunk;
-		keep(&w, &x->a, pos, n, x->k + (size_t)pos * (size_t)x->a.dim);
+		keep(&w, &a, pos, n, x->k + (size_t)pos * (size_t)x->a.dim);
 		pass_of(&w, &p, pos, n);
 		got = (int32_t *)pass_floats(&p, (size_t)n * row);
-		w.be->ops->choose(&p, got, x->most, &x->a, x->q + (size_t)pos * nq, nq, (size_t)x->a.dim,
+		w.be->ops->choose(&p, got, x->most, &a, x->q + (size_t)pos * nq, nq, (size_t)x->a.dim,
 		                  x->weight ? x->weight + (size_t)pos * (size_t)x->a.heads : NULL, &w.view, 0);
 		assert(!pass_end(&p));
 		for (int i = 0; i < n; i++) {
@@ -238,9 +267,9 @@ static void choose(const struct index *x, enum cpu_level level, int threads, con
 
 			if (*is == *want && !memcmp(is, want, (size_t)(1 + *want) * sizeof *want))
 				continue;
-			printf("FAIL choice of %d by %d, %d heads, %s, %s, %d threads, pages of %d, chunks of %d: row %d\n",
-			       x->most, x->a.pooled, x->a.heads, format, cpu_level_name(level), threads, page_rows,
-			       chunk, pos + i);
+			printf("FAIL choice of %d by %d%s, %d heads, %s, %s, %d threads, pages of %d, chunks of %d: row %d\n",
+			       x->most, x->a.pooled, x->rows ? " in rows of their own" : "", x->a.heads, format,
+			       cpu_level_name(level), threads, page_rows, chunk, pos + i);
 			failures++;
 			world_close(&w);
 			return;
@@ -253,12 +282,13 @@ static void choices(enum cpu_level top)
 {
 	static const struct {
 		int heads, dim, most, first, pooled;
-		bool weighted;
+		bool weighted, rows;
 	} shape[] = {
-		{ 3, 16, 12, 0, 0, false },    { 40, 16, 130, 0, 0, false },    { 5, 24, 1, 1, 0, false },
-		{ 33, 16, 560, 37, 0, false }, { 2, 16, LONGEST, 0, 0, false }, { 3, 16, 19, 0, 4, false },
-		{ 40, 16, 131, 1, 4, false },  { 5, 24, 2, 1, 1, false },       { 2, 16, 9, 1, 2, false },
-		{ 3, 16, 19, 0, 4, true },     { 40, 24, 131, 1, 4, true },
+		{ 3, 16, 12, 0, 0, false },        { 40, 16, 130, 0, 0, false },    { 5, 24, 1, 1, 0, false },
+		{ 33, 16, 560, 37, 0, false },     { 2, 16, LONGEST, 0, 0, false }, { 3, 16, 19, 0, 4, false },
+		{ 40, 16, 131, 1, 4, false },      { 5, 24, 2, 1, 1, false },       { 2, 16, 9, 1, 2, false },
+		{ 3, 16, 19, 0, 4, true },         { 40, 24, 131, 1, 4, true },     { 3, 16, 19, 0, 4, true, true },
+		{ 40, 24, 131, 0, 4, true, true }, { 2, 16, 9, 0, 2, true, true },
 	};
 
 	for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
@@ -266,6 +296,7 @@ static void choices(enum cpu_level top)
 
 		index_make(&x, shape[i].heads, shape[i].dim, shape[i].most, shape[i].first, shape[i].pooled,
 		           shape[i].weighted);
+		x.rows = shape[i].rows;
 		for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
 			choose(&x, l, 1, "bf16", 64, LONGEST);
 		choose(&x, top, 3, "f32", 5, 37);

@@ -62,6 +62,12 @@ static bool of_groups(const struct choose *d)
 	return d->view->every > 1;
 }
 
+/* Are these rows chosen themselves, and not the positions that they are of? */
+static bool as_rows(const struct choose *d)
+{
+	return of_groups(d) && d->a->window > 0;
+}
+
 /* Positions of a key. */
 static int each_of(const struct choose *d)
 {
@@ -71,7 +77,7 @@ static int each_of(const struct choose *d)
 /* Positions that keys are chosen of, where there are more. */
 static int most_of(const struct choose *d)
 {
-	return of_groups(d) ? (d->most - d->a->window) * each_of(d) + each_of(d) - 1 : d->most;
+	return as_rows(d) ? (d->most - d->a->window) * each_of(d) + each_of(d) - 1 : d->most;
 }
 
 /* Keys [at, at + n) of a row's, counted from the first that it sees, of which *run lie one after the other. */
@@ -172,7 +178,7 @@ static int take_key(const struct choose *d, int32_t *to, int at, int first, int 
 {
 	int each = each_of(d);
 
-	if (of_groups(d)) {
+	if (as_rows(d)) {
 		to[++at] = ~j;
 		return at;
 	}
@@ -193,7 +199,7 @@ static void take_rows(void *ctx, int begin, int end)
 		bool all = n <= most_of(d);
 		uint32_t least;
 
-		if (all && !of_groups(d))
+		if (all && !as_rows(d))
 			keys = 0;
 		least = keys && !all ? least_taken(score, keys, most, &equal) : 0;
 		for (int j = 0; j < keys && taken < most; j++) {
@@ -204,7 +210,7 @@ static void take_rows(void *ctx, int begin, int end)
 				taken++;
 			}
 		}
-		for (int j = of_groups(d) ? first : first + keys * each; j <= attn_last(d->p, d->a, row); j++)
+		for (int j = as_rows(d) ? first : first + keys * each; j <= attn_last(d->p, d->a, row); j++)
 			to[++at] = j;
 		*to = at;
 	}
@@ -231,7 +237,7 @@ void cpu_choose(struct pass *p, int32_t *chosen, int most, const struct attn *a,
 
 	assert(most >= (a->pooled ? a->pooled : 1) && (!a->pooled || a->first <= most) && a->heads_kv == 1 &&
 	       view->heads == 1 && view->dim == a->dim);
-	assert(view->every <= 1 || (!a->pooled && !a->first && a->window > 0 && a->window < most));
+	assert(view->every <= 1 || (!a->pooled && !a->first && (a->window ? a->window < most : view->every <= most)));
 	layer_kernels(d.kv, &view->layer[layer], c->choices.attention);
 	d.q_bytes = d.kv[KV_KEYS].query_bytes(a->dim);
 	for (int r = 0; r < p->n_row; r++)

@@ -108,7 +108,8 @@ static void close_groups(void *ctx, int begin, int end)
 			candidate(d, &k, KV_VALUES, r, first, i);
 		}
 		weigh(d, &k, i0, n);
-		d->c->op->norm(x, x, o->dim, o->gain, o->eps);
+		if (o->gain)
+			d->c->op->norm(x, x, o->dim, o->gain, o->eps);
 		rope_angles_at(k.cos, k.sin, &o->rope, (const int32_t[3]){ first, first, first });
 		cpu_rotate(d->c->op, &o->rope, k.cos, k.sin, x);
 		d->kv[KV_KEYS].encode(kv_at(d->view, d->p->item[r], d->layer, KV_KEYS, 0, pos), x, o->dim, KV_KEYS);
