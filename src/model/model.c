@@ -20,6 +20,9 @@ enum { PAGE_ROWS = 64 }; /* positions per KV page: the step of allocation, see d
 static const struct {
 	const char *type, *why;
 } refused[] = {
+	{ "deepseek_v41", "it has Engram tables, and histories that several layers read, which weft does not compute" },
+	{ "deepseek_v41_text",
+	  "it has Engram tables, and histories that several layers read, which weft does not compute" },
 	{ "deberta-v2", "an encoder whose attention has relative positions, which weft does not compute" },
 	{ "t5", "an encoder and a decoder; weft serves decoders alone" },
 	{ "whisper", "speech recognition; weft serves text" },

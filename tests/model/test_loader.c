@@ -342,6 +342,8 @@ struct config_case {
 static const struct config_case config_cases[] = {
 	{ &tiny, "\"qwen3_5\"", "\"deberta-v2\"", E_UNSUPPORTED,
 	  "config.json|\"deberta-v2\"|an encoder whose attention" },
+	{ &tiny, "\"qwen3_5\"", "\"deepseek_v41\"", E_UNSUPPORTED,
+	  "config.json|\"deepseek_v41\"|it has Engram tables" },
 	{ &tiny, "\"qwen3_5\"", "\"qwen3_55\"", E_UNSUPPORTED, "config.json|\"qwen3_55\"|nearest|docs/models.md" },
 	{ &tiny, "\"model_type\"", "\"kind\"", E_MISSING, "config.json: model_type: missing" },
 	{ &tiny, "\"hidden_size\":64,", "", E_MISSING, "config.json: text_config.hidden_size: missing" },
