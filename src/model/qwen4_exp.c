@@ -45,9 +45,7 @@ struct qwen4 {
 	struct site last; /* before the output matrix */
 	int most;         /* positions that a row of attention sees */
 	struct layer *layer;
-	/* A draft head's. */
-	struct weight fc_embed, fc_given, fc; /* fc: both in one, [embedding | given], and the others have no rows */
-	const float *norm_embed, *norm_given; /* NULL: it is none */
+	struct streams_fuse fuse; /* of a draft head */
 };
 
 /* Values of config.json beyond struct shape. */
@@ -239,40 +237,9 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 		                                delta_floats(&y->delta, n_row));
 		most = work_max(most, ffn_floats(&y->ffn, n_row));
 	}
-	return most +
-	       (q->fc.rows    ? 4 :
-	        q->norm_given ? 2 :
-	                        1) *
-	               work_floats_of(n_row, wide) +
-	       2 * work_floats_of(n_row, hidden) + work_floats_of(n_row, m->shape.streams);
-}
-
-/* x of a draft head: what it is given, and the embeddings e, which are spoiled. */
-static void fuse_given(struct pass *p, const struct qwen4 *q, float *x, float *e)
-{
-	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, hidden = (size_t)q->trunk.hidden, wide = hidden * (size_t)q->streams.streams;
-	int streams = q->streams.streams, rows = p->n_row * streams;
-	float *given = pass_floats(p, (size_t)p->n_row * wide), *h, *both;
-	const struct linear of_given = { .w = &q->fc_given, .out = x, .ld = hidden, .add = true };
-	const struct linear of_both = { .w = &q->fc, .out = x, .ld = hidden };
-
-	ops->norm(p, e, e, p->n_row, q->trunk.hidden, q->norm_embed, q->trunk.eps);
-	ops->norm(p, given, p->given, p->n_row, (int)wide, q->norm_given, q->trunk.eps);
-	if (q->fc.rows) {
-		both = pass_floats(p, 2 * (size_t)p->n_row * wide);
-		streams_fill(p, x, e, p->n_row, streams, q->trunk.hidden);
-		ops->blend(p, both, 2 * hidden, x, NULL, NULL, rows, q->trunk.hidden);
-		ops->blend(p, both + hidden, 2 * hidden, given, NULL, NULL, rows, q->trunk.hidden);
-		ops->linear(p, &of_both, 1, both, rows, q->fc.cols);
-	} else {
-		h = pass_floats(p, (size_t)p->n_row * hidden);
-		ops->linear(p, &(struct linear){ .w = &q->fc_embed, .out = h, .ld = hidden }, 1, e, p->n_row,
-		            q->trunk.hidden);
-		streams_fill(p, x, h, p->n_row, streams, q->trunk.hidden);
-		ops->linear(p, &of_given, 1, given, rows, q->trunk.hidden);
-	}
-	p->work_used = mark;
+	most = work_max(most, streams_fuse_floats(&q->fuse, n_row));
+	return most + work_floats_of(n_row, wide) + work_floats_of(n_row, hidden) +
+	       work_floats_of(n_row, m->shape.streams);
 }
 
 static void mixer_forward(struct pass *p, const struct qwen4 *q, const struct layer *y, float *h)
@@ -297,7 +264,7 @@ static void finish(struct pass *p, const struct qwen4 *q, const float *x)
 	size_t mark = p->work_used, wide = (size_t)shape_residual(&q->m.shape), n = (size_t)p->n_logit;
 	float *last, *h;
 
-	if (p->hidden && q->norm_given)
+	if (p->hidden && q->fuse.norm_given)
 		ops->blend(p, p->hidden, wide, x, NULL, NULL, p->n_row, (int)wide);
 	else if (p->hidden)
 		site_begin(p, &q->last, p->hidden, NULL, x, p->n_row);
@@ -320,8 +287,8 @@ static void forward(struct model *m, struct pass *p)
 	float *by = pass_floats(p, n * (size_t)m->shape.streams);
 
 	p->be->ops->embed(p, h, &q->trunk.embed);
-	if (q->norm_given)
-		fuse_given(p, q, x, h);
+	if (q->fuse.norm_given)
+		streams_fuse(p, &q->fuse, x, h);
 	else
 		streams_fill(p, x, h, p->n_row, m->shape.streams, hidden);
 	for (int i = 0; i < m->shape.layers; i++) {
@@ -362,14 +329,18 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 		return c.code;
 	p.attn.op.first = p.indexer.first = 1; /* the row of the first token comes of nothing */
 	mtp_begin(&b, &q->trunk, of, &forms[whole], 1);
+	q->fuse.hidden = hidden;
+	q->fuse.streams = q->streams.streams;
+	q->fuse.eps = q->trunk.eps;
 	if (whole) {
-		bind_weight(&b, &q->fc, hidden, 2 * hidden, "fc");
+		bind_weight(&b, &q->fuse.both, hidden, 2 * hidden, "fc");
 	} else {
-		bind_weight(&b, &q->fc_embed, hidden, hidden, "fc_embedding");
-		bind_weight(&b, &q->fc_given, hidden, hidden, "fc_hidden");
+		bind_weight(&b, &q->fuse.of_embed, hidden, hidden, "fc_embedding");
+		bind_weight(&b, &q->fuse.of_given, hidden, hidden, "fc_hidden");
 	}
-	q->norm_embed = bind_floats(&b, hidden, q->streams.norm_add, "pre_fc_norm_embedding.weight");
-	q->norm_given = bind_floats(&b, shape_residual(&m->shape), q->streams.norm_add, "pre_fc_norm_hidden.weight");
+	q->fuse.norm_embed = bind_floats(&b, hidden, q->streams.norm_add, "pre_fc_norm_embedding.weight");
+	q->fuse.norm_given = bind_floats(&b, shape_residual(&m->shape), q->streams.norm_add,
+	                                 "pre_fc_norm_hidden.weight");
 	site_bind(&b, &q->last, &q->streams, false, "hyper_connection_mixer");
 	q->layer = arena_zalloc(&m->arena, sizeof *q->layer);
 	q->layer->full = true;

@@ -44,6 +44,39 @@ void streams_fill(struct pass *p, float *x, const float *e, int n, int streams, 
 		                  hidden);
 }
 
+void streams_fuse(struct pass *p, const struct streams_fuse *f, float *x, float *e)
+{
+	const struct backend_ops *ops = p->be->ops;
+	int n = p->n_row, rows = n * f->streams;
+	size_t mark = p->work_used, hidden = (size_t)f->hidden, wide = hidden * (size_t)f->streams;
+	float *given = pass_floats(p, (size_t)n * wide), *h, *both;
+	const struct linear of_given = { .w = &f->of_given, .out = x, .ld = hidden, .add = true };
+	const struct linear of_both = { .w = &f->both, .out = x, .ld = hidden };
+
+	ops->norm(p, e, e, n, f->hidden, f->norm_embed, f->eps);
+	ops->norm(p, given, p->given, f->each ? rows : n, f->each ? f->hidden : (int)wide, f->norm_given, f->eps);
+	if (f->both.rows) {
+		both = pass_floats(p, 2 * (size_t)n * wide);
+		streams_fill(p, x, e, n, f->streams, f->hidden);
+		ops->blend(p, both, 2 * hidden, x, NULL, NULL, rows, f->hidden);
+		ops->blend(p, both + hidden, 2 * hidden, given, NULL, NULL, rows, f->hidden);
+		ops->linear(p, &of_both, 1, both, rows, f->both.cols);
+	} else {
+		h = pass_floats(p, (size_t)n * hidden);
+		ops->linear(p, &(struct linear){ .w = &f->of_embed, .out = h, .ld = hidden }, 1, e, n, f->hidden);
+		streams_fill(p, x, h, n, f->streams, f->hidden);
+		ops->linear(p, &of_given, 1, given, rows, f->hidden);
+	}
+	p->work_used = mark;
+}
+
+size_t streams_fuse_floats(const struct streams_fuse *f, int n)
+{
+	size_t wide = f->norm_given ? work_floats_of(n, f->streams * f->hidden) : 0;
+
+	return wide ? wide + (f->both.rows ? 2 * wide : work_floats_of(n, f->hidden)) : 0;
+}
+
 void streams_tap(struct pass *p, int i, const float *x, int wide)
 {
 	for (int k = 0; k < p->n_tap; k++)

@@ -1,4 +1,5 @@
-/* streams.h - several residual streams, gated (Qwen3.8; after hyper-connections, arXiv 2409.19606).  Inside src/model/.
+/* streams.h - several residual streams: those of Qwen3.8, which are gated (after hyper-connections, arXiv 2409.19606), and what
+ * all have.  Inside src/model/.
  *
  *     n_s = norm(x_s), a gain for each stream;  m = sigmoid(up silu(down n / C));  j = 2 sigmoid(inject n / C)
  *     what a block reads: h = sum over s of m_s n_s / C;  x_s += j_s block(h)
@@ -33,6 +34,20 @@ void site_begin(struct pass *p, const struct site *s, float *h, float *by, const
 void site_end(struct pass *p, const struct site *s, float *x, const float *y, const float *by);
 /* Work memory of site_begin. */
 size_t site_floats(const struct site *s, int n);
+
+/* A draft head's beginning: x_s = of_embed norm(E[token]) + of_given norm(given)_s. */
+struct streams_fuse {
+	int hidden, streams;
+	float eps;
+	bool each; /* given has a norm for each stream, with one gain; else one over all */
+	struct weight of_embed, of_given;
+	struct weight both;                   /* [hidden][2 hidden], the two side by side, which have no rows then */
+	const float *norm_embed, *norm_given; /* NULL: the model is not a draft head */
+};
+/* x[n_row][streams * hidden] of p->given and the embeddings e, which are spoiled. */
+void streams_fuse(struct pass *p, const struct streams_fuse *f, float *x, float *e);
+/* Work memory of streams_fuse; 0 where the norms are NULL. */
+size_t streams_fuse_floats(const struct streams_fuse *f, int n);
 
 /* out = norm(in) for each stream, with a gain for each; out may be in. */
 void streams_norm(struct pass *p, float *out, const float *in, int n, int streams, int hidden, const float *gain,
