@@ -11,9 +11,13 @@ enum { PATH_BYTES = 320 };
 
 static void path_of(const struct binder *b, char *path, const char *fmt, va_list ap)
 {
-	int n = snprintf(path, PATH_BYTES, "%s", b->prefix);
+	char behind[PATH_BYTES];
+	int n = snprintf(path, PATH_BYTES, "%s", b->prefix), of_layer = 0;
 
-	vsnprintf(path + n, (size_t)(PATH_BYTES - n), fmt, ap);
+	vsnprintf(behind, sizeof behind, fmt, ap);
+	if (b->layer)
+		sscanf(behind, "layers.%*d%n", &of_layer);
+	snprintf(path + n, (size_t)(PATH_BYTES - n), "%s%s", of_layer ? b->layer : "", behind + of_layer);
 }
 
 bool bind_has(const struct binder *b, const char *fmt, ...)

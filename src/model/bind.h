@@ -17,6 +17,8 @@ struct binder {
 	struct store *st;
 	struct model *m;    /* whose arenas take what is made */
 	const char *prefix; /* "model.", "language_model.model.", ... */
+	const char *
+		layer; /* stands in paths where they have "layers.N", of files that name their one layer otherwise; or NULL */
 	struct err *err;
 	int code;
 };

@@ -1,4 +1,4 @@
-/* deepseek_v4.c - DeepSeek-V4: text.
+/* deepseek_v4.c - DeepSeek-V4: text, and its draft head.
  *
  *     x_s = E[token], s < C;  per layer: attention and mixture, each behind a norm and between gates of streams (mhc.h)
  *     logits = head norm(sum of p_s x_s)
@@ -10,7 +10,12 @@
  *     out = o_b [o_a of each group of heads o]
  *
  * Only the last dims are rotated.  The mixture's experts are chosen by roots of softplus and a bias, in the first layers by the
- * token. */
+ * token.
+ *
+ * The draft head is a layer without a history, with streams, their last gates and a norm of its own; it is given the streams
+ * behind the model's last layer:
+ *
+ *     x_s = e_proj norm(E[token]) + h_proj norm(given_s) */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +54,8 @@ struct window {
 
 struct v4 {
 	struct stack s;
-	struct mhc *site, last; /* [blocks] around each; before the last norm */
+	struct mhc *site, last;   /* [blocks] around each; before the last norm */
+	struct streams_fuse fuse; /* of a draft head */
 };
 
 struct plan {
@@ -59,6 +65,8 @@ struct plan {
 	int heads, dim, turned, q_lora, groups, low, window, hashed;
 	int index_heads, index_dim, index_top;
 	int every[CONF_LAYERS_MAX + 1];
+	int first; /* of attention: the first position that other rows see */
+	int kept;  /* rows that the cache has of a window; 0: all */
 };
 
 /* ---- config ---- */
@@ -139,7 +147,7 @@ static void read_config(struct v4 *v, struct conf *c, struct plan *p)
 	p->q_lora = conf_int(c, "q_lora_rank", 1, CONF_DIM_MAX);
 	p->groups = conf_int(c, "o_groups", 1, p->heads);
 	p->low = conf_int(c, "o_lora_rank", 1, CONF_DIM_MAX);
-	p->window = conf_int(c, "sliding_window", 1, CONF_CTX_MAX);
+	p->window = p->kept = conf_int(c, "sliding_window", 1, CONF_CTX_MAX);
 	p->index_heads = conf_int(c, "index_n_heads", 1, CONF_HEADS_MAX);
 	p->index_dim = conf_int(c, "index_head_dim", p->turned, CONF_HEAD_DIM_MAX);
 	p->index_top = conf_int(c, "index_topk", 1, CONF_CTX_MAX);
@@ -253,13 +261,14 @@ static void add_attention(struct v4 *v, struct binder *b, const struct plan *p, 
 		               .scale = 1.0f / sqrtf((float)p->dim),
 		               .eps = p->streams.eps,
 		               .window = p->window,
+		               .first = p->first,
 		               .v_is_key = true,
 		               .rope = every ? p->far : p->near,
 		               .k_norm = bind_floats(b, p->dim, 0, "layers.%d.attn.kv_norm.weight", i),
 		               .sinks = bind_floats(b, p->heads, 0, "layers.%d.attn.attn_sink", i) };
 	turn_back(b, &a->back, &a->op);
 	bind_outputs(b, a, p, i);
-	keep(b, &a->kv_at, (struct kv_group){ .dim_k = p->dim, .dim_v = p->dim, .latent = true, .window = p->window });
+	keep(b, &a->kv_at, (struct kv_group){ .dim_k = p->dim, .dim_v = p->dim, .latent = true, .window = p->kept });
 	if (!every)
 		return;
 	snprintf(path, sizeof path, "layers.%d.attn.compressor", i);
@@ -296,6 +305,7 @@ static const int32_t *token_experts(struct binder *b, const struct plan *p, int 
 static void bind_layer(struct v4 *v, struct binder *b, const struct plan *p, int i)
 {
 	static const char *const at[] = { "attn", "ffn" };
+	struct mhc *site = &v->site[v->s.n_block];
 	struct moe_form m = p->moe;
 	struct block *y;
 	char path[64];
@@ -309,8 +319,15 @@ static void bind_layer(struct v4 *v, struct binder *b, const struct plan *p, int
 	stack_end_layer(&v->s, i);
 	for (int k = 0; k < 2; k++) {
 		snprintf(path, sizeof path, "layers.%d.hc_%s", i, at[k]);
-		mhc_bind(b, &v->site[2 * i + k], &p->streams, path);
+		mhc_bind(b, &site[k], &p->streams, path);
 	}
+}
+
+/* Room for the blocks of n layers. */
+static void room(struct v4 *v, int n)
+{
+	stack_room(&v->s, 2 * n);
+	v->site = arena_zalloc(&v->s.m.arena, size_mul(2 * (size_t)n, sizeof *v->site));
 }
 
 static void bind_trunk(struct binder *b, struct v4 *v, const struct plan *p)
@@ -329,6 +346,18 @@ static void bind_trunk(struct binder *b, struct v4 *v, const struct plan *p)
 	mhc_bind_last(b, &v->last, &p->streams, "hc_head");
 }
 
+/* Published files have draft heads apart, GGUF files behind the last layer. */
+static void ignore_heads(struct binder *b, struct conf *c)
+{
+	if (store_has(b->st, "mtp.0.e_proj.weight")) {
+		store_ignore(b->st, "mtp.0.", "draft head: read when it is asked to draft");
+		store_ignore(b->st, "mtp.", "draft head: of several the first alone is read");
+	} else {
+		store_ignore(b->st, "mtp.", "draft head: of a kind that this version does not read");
+	}
+	mtp_ignore_behind(b, conf_int_or(c, "num_nextn_predict_layers", 0, 0, 64));
+}
+
 static int bind(struct model *m, struct store *st, struct err *err)
 {
 	struct v4 *v = (struct v4 *)m;
@@ -340,16 +369,70 @@ static int bind(struct model *m, struct store *st, struct err *err)
 	if (c.code)
 		return c.code;
 	m->shape.streams = p.streams.streams;
-	stack_room(&v->s, 2 * m->shape.layers);
+	room(v, m->shape.layers);
 	bind_trunk(&b, v, &p);
-	v->site = arena_zalloc(&m->arena, size_mul(2 * (size_t)m->shape.layers, sizeof *v->site));
 	for (int i = 0; i < m->shape.layers && !b.code; i++)
 		bind_layer(v, &b, &p, i);
 	if (!b.code)
-		store_ignore(st, "mtp.", "draft head: not read by this version");
-	if (!b.code) /* as GGUF files have it */
-		mtp_ignore_behind(&b, conf_int_or(&c, "num_nextn_predict_layers", 0, 0, 64));
+		ignore_heads(&b, &c);
 	return b.code ? b.code : c.code;
+}
+
+/* Around the head's layer, which is the file's `layer`, or lies apart. */
+static void bind_around(struct binder *b, struct v4 *v, const struct plan *p, int layer, bool apart)
+{
+	struct streams_fuse *f = &v->fuse;
+	int hidden = v->s.m.shape.hidden;
+	char path[64];
+
+	*f = (struct streams_fuse){
+		.hidden = hidden, .streams = p->streams.streams, .eps = p->streams.eps, .each = true
+	};
+	if (apart) {
+		bind_weight(b, &f->of_embed, hidden, hidden, "layers.%d.e_proj", layer);
+		bind_weight(b, &f->of_given, hidden, hidden, "layers.%d.h_proj", layer);
+	} else {
+		bind_weight(b, &f->both, hidden, 2 * hidden, "layers.%d.eh_proj", layer);
+		mtp_bind_own(b, &v->s.trunk, &mtp_behind, layer, layer);
+	}
+	f->norm_embed = bind_floats(b, hidden, 0, "layers.%d.enorm.weight", layer);
+	f->norm_given = bind_floats(b, hidden, 0, "layers.%d.hnorm.weight", layer);
+	v->s.trunk.norm = bind_floats(b, hidden, 0, "layers.%d.%s.weight", layer, apart ? "norm" : mtp_behind.norm);
+	snprintf(path, sizeof path, "layers.%d.hc_head", layer);
+	mhc_bind_last(b, &v->last, &p->streams, path);
+}
+
+static int bind_head(struct model *m, const struct model *of, struct store *st, struct err *err)
+{
+	static const struct mtp_form published = { .proj = "mtp.0.e_proj", .outside = true };
+	struct v4 *v = (struct v4 *)m;
+	struct binder b = { .st = st, .m = m, .err = err };
+	struct conf c = decoder_conf(st, err);
+	struct plan p = { 0 };
+	int *tap, layer = of->shape.layers;
+	int64_t every = 0;
+	bool apart = store_has(st, "mtp.0.e_proj.weight");
+
+	read_config(v, &c, &p);
+	if (!c.code && !json_to_int(json_at(conf_list(&c, "compress_ratios"), (size_t)layer), &every) && every)
+		conf_fail(&c, E_UNSUPPORTED, "compress_ratios: the draft head's is %d; only 0 is done", (int)every);
+	if (c.code)
+		return c.code;
+	m->shape.streams = p.streams.streams;
+	p.first = 1; /* the row of the first token comes of nothing */
+	p.hashed = p.every[layer] = 0;
+	p.kept = 0; /* guesses are taken back, and rows outside of the window with them */
+	mtp_begin(&b, &v->s.trunk, of, apart ? &published : &mtp_behind, 1);
+	room(v, 1);
+	b.layer = apart ? "mtp.0" : NULL;
+	if (!b.code)
+		bind_around(&b, v, &p, layer, apart);
+	if (!b.code)
+		bind_layer(v, &b, &p, layer);
+	m->shape.head.tap = tap = arena_alloc(&m->arena, sizeof *tap);
+	*tap = layer - 1;
+	m->shape.head.n_tap = 1;
+	return b.code;
 }
 
 /* ---- forward ---- */
@@ -444,7 +527,8 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 	const struct v4 *v = (const struct v4 *)m;
 
 	return stack_work_floats(m, n_row, n_logit) + mhc_floats(v->site, n_row) +
-	       work_floats_of(n_row, shape_residual(&m->shape)) + work_floats_of(n_row, v->site->fn.rows);
+	       work_floats_of(n_row, shape_residual(&m->shape)) + work_floats_of(n_row, v->site->fn.rows) +
+	       streams_fuse_floats(&v->fuse, n_row);
 }
 
 static void forward(struct model *m, struct pass *p)
@@ -452,13 +536,16 @@ static void forward(struct model *m, struct pass *p)
 	const struct v4 *v = (const struct v4 *)m;
 	const struct stack *s = &v->s;
 	struct stack_views views = { .state = NULL };
-	size_t n = (size_t)p->n_row;
-	float *h = trunk_begin(p, &s->trunk), *x = pass_floats(p, n * (size_t)shape_residual(&m->shape));
+	size_t n = (size_t)p->n_row, wide = (size_t)shape_residual(&m->shape);
+	float *h = trunk_begin(p, &s->trunk), *x = pass_floats(p, n * wide);
 	float *gates = pass_floats(p, n * (size_t)v->site->fn.rows);
 
 	if (s->shared)
 		views.shared = pass_floats(p, n * (size_t)s->shared);
-	streams_fill(p, x, h, p->n_row, m->shape.streams, m->shape.hidden);
+	if (v->fuse.norm_given)
+		streams_fuse(p, &v->fuse, x, h);
+	else
+		streams_fill(p, x, h, p->n_row, m->shape.streams, m->shape.hidden);
 	for (int i = 0; i < s->n_block; i++) {
 		const struct block *y = &s->block[i];
 
@@ -467,10 +554,14 @@ static void forward(struct model *m, struct pass *p)
 		y->ops->forward(p, y, h, false, h, &views);
 		mhc_end(p, &v->site[i], x, h, gates);
 		if (y->last_of >= 0)
-			streams_tap(p, y->last_of, x, shape_residual(&m->shape));
+			streams_tap(p, y->last_of, x, (int)wide);
 	}
 	mhc_begin(p, &v->last, h, gates, x);
-	trunk_end(p, &s->trunk, h);
+	if (p->hidden && v->fuse.norm_given)
+		p->be->ops->blend(p, p->hidden, wide, x, NULL, NULL, p->n_row, (int)wide);
+	else if (p->hidden)
+		trunk_hidden(p, &s->trunk, h);
+	trunk_logits(p, &s->trunk, h);
 }
 
 static const char *const arch[] = { "deepseek_v4", NULL };
@@ -481,4 +572,5 @@ const struct model_ops deepseek_v4_ops = {
 	.bind = bind,
 	.forward = forward,
 	.work_floats = work_floats,
+	.bind_head = bind_head,
 };

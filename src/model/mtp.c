@@ -64,7 +64,7 @@ static const float *bind_norm(struct binder *b, const struct mtp_form *f, int i,
 }
 
 /* A matrix over the vocabulary that a head may have of its own. */
-static bool bind_own(struct binder *b, const struct mtp_form *f, struct weight *w, int i, const char *name)
+static bool bind_table_of(struct binder *b, const struct mtp_form *f, struct weight *w, int i, const char *name)
 {
 	char at[NAME_BYTES];
 
@@ -73,6 +73,15 @@ static bool bind_own(struct binder *b, const struct mtp_form *f, struct weight *
 		return false;
 	bind_weight(b, w, b->m->shape.vocab, b->m->shape.hidden, "%s", at);
 	return true;
+}
+
+void mtp_bind_own(struct binder *b, struct trunk *t, const struct mtp_form *f, int first, int last)
+{
+	if (bind_table_of(b, f, &t->embed, first, f->embed)) {
+		bind_apart(b, &t->embed);
+		bind_rows_only(b, &t->embed);
+	}
+	bind_table_of(b, f, &t->head, last, f->head);
 }
 
 void mtp_begin(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers)
@@ -98,11 +107,7 @@ int mtp_bind(struct binder *b, struct trunk *t, const struct model *of, const st
 	fuse->norm_embed = bind_norm(b, f, first, f->norm_embed);
 	fuse->norm_given = bind_norm(b, f, first, f->norm_given);
 	t->norm = bind_norm(b, f, last, f->norm);
-	if (bind_own(b, f, &t->embed, first, f->embed)) {
-		bind_apart(b, &t->embed);
-		bind_rows_only(b, &t->embed);
-	}
-	bind_own(b, f, &t->head, last, f->head);
+	mtp_bind_own(b, t, f, first, last);
 	return first;
 }
 

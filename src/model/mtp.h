@@ -32,6 +32,9 @@ int mtp_bind(struct binder *b, struct trunk *t, const struct model *of, const st
  * shape, the trunk, with the model's embedding, output matrix and last norm. */
 void mtp_begin(struct binder *b, struct trunk *t, const struct model *of, const struct mtp_form *f, int layers);
 
+/* The embedding and the output matrix that a head may have of its own, in its first and its last layer. */
+void mtp_bind_own(struct binder *b, struct trunk *t, const struct mtp_form *f, int first, int last);
+
 /* For bind of the model: marks tensors of n layers behind its last as a draft head's; of those under "mtp.". */
 void mtp_ignore_behind(struct binder *b, int n);
 void mtp_ignore_apart(struct store *st);

@@ -79,15 +79,18 @@ void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x)
 			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, t->hidden);
 }
 
-void trunk_end(struct pass *p, const struct trunk *t, const float *x)
+void trunk_hidden(struct pass *p, const struct trunk *t, const float *x)
+{
+	trunk_norm(p, t, p->hidden, x, p->n_row, t->norm, t->norm_bias);
+}
+
+void trunk_logits(struct pass *p, const struct trunk *t, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
 	struct linear head = { .w = &t->head, .out = p->logits, .ld = (size_t)t->vocab, .bias = t->head_bias };
 	size_t mark = p->work_used, n = (size_t)p->n_logit * (size_t)t->hidden;
 	float *last, *h;
 
-	if (p->hidden)
-		trunk_norm(p, t, p->hidden, x, p->n_row, t->norm, t->norm_bias);
 	if (!p->n_logit)
 		return;
 	last = pass_floats(p, n);
@@ -98,6 +101,13 @@ void trunk_end(struct pass *p, const struct trunk *t, const float *x)
 	if (t->logit_scale != 1 || t->logit_cap != 0)
 		ops->map(p, p->logits, p->n_logit, t->vocab, t->logit_scale, t->logit_cap);
 	p->work_used = mark;
+}
+
+void trunk_end(struct pass *p, const struct trunk *t, const float *x)
+{
+	if (p->hidden)
+		trunk_hidden(p, t, x);
+	trunk_logits(p, t, x);
 }
 
 size_t trunk_begin_floats(const struct trunk *t, int n_row)

@@ -43,6 +43,9 @@ float *trunk_begin(struct pass *p, const struct trunk *t);
 void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x);
 /* Ends it: fills p->hidden, where it is asked for, and p->logits from the residual stream x. */
 void trunk_end(struct pass *p, const struct trunk *t, const float *x);
+/* Its two parts: p->hidden, which must be there; p->logits. */
+void trunk_hidden(struct pass *p, const struct trunk *t, const float *x);
+void trunk_logits(struct pass *p, const struct trunk *t, const float *x);
 /* Work memory: of what trunk_begin returns, and of trunk_end. */
 size_t trunk_begin_floats(const struct trunk *t, int n_row);
 size_t trunk_end_floats(const struct trunk *t, int n_logit);

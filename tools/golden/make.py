@@ -349,8 +349,9 @@ def glm5_mtp():
 
 
 def deepseek4():
-    """A window, overlapping groups of four positions with an indexer, and plain ones of eight; a layer hashed by tokens."""
-    c = dict(BASE, model_type='deepseek_v4', num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
+    """A window, overlapping groups of four positions with an indexer, and plain ones of eight; a layer hashed by tokens; a draft
+    head."""
+    c = dict(BASE, model_type='deepseek_v4', num_hidden_layers=3, num_nextn_predict_layers=1, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
              qk_rope_head_dim=8, q_lora_rank=16, o_groups=2, o_lora_rank=8, sliding_window=6, compress_ratios=[0, 4, 8, 0],
              compress_rope_theta=500.0, index_n_heads=3, index_head_dim=16, index_topk=3, hc_mult=3, hc_eps=1e-6,
              hc_sinkhorn_iters=3, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
@@ -364,8 +365,8 @@ def deepseek4():
         w = 2 * width if every == 4 else width
         t[at + 'wkv.weight'], t[at + 'wgate.weight'], t[at + 'ape'], t[at + 'norm.weight'] = [w, h], [w, h], [every, w], [width]
 
-    for i, every in enumerate(c['compress_ratios'][:3]):
-        at = f'layers.{i}.'
+    for i, every in enumerate(c['compress_ratios']):
+        at = f'layers.{i}.' if i < 3 else 'mtp.0.'
         t[at + 'attn_norm.weight'], t[at + 'ffn_norm.weight'] = [h], [h]
         for site in ('attn', 'ffn'):
             t[f'{at}hc_{site}_fn'], t[f'{at}hc_{site}_base'], t[f'{at}hc_{site}_scale'] = [15, wide], [15], [3]
@@ -386,7 +387,11 @@ def deepseek4():
         if every == 4:
             history(at + 'indexer.compressor.', every, 16)
             t[at + 'indexer.wq_b.weight'], t[at + 'indexer.weights_proj.weight'] = [3 * 16, 16], [3, h]
-    return c, t, naive.deepseek4
+    for n in ('e_proj', 'h_proj'):
+        t[f'mtp.0.{n}.weight'] = [h, h]
+    t['mtp.0.enorm.weight'], t['mtp.0.hnorm.weight'], t['mtp.0.norm.weight'] = [h], [h], [h]
+    t['mtp.0.hc_head_fn'], t['mtp.0.hc_head_base'], t['mtp.0.hc_head_scale'] = [3, wide], [3], [1]
+    return c, t, naive.DEEPSEEK4
 
 
 def glm4_moe_mtp():

@@ -784,18 +784,40 @@ def deepseek4_moe(p, c, x, token):
     return y
 
 
-def deepseek4(w, c, ids):
-    eps, h = c['rms_norm_eps'], [[list(w['embed.weight'][i]) for _ in range(c['hc_mult'])] for i in ids]
+def deepseek4_layer(w, c, at, every, ids, h):
+    p, a, m = (part(w, at + of) for of in ('', '.attn', '.ffn'))
+    normed = lambda name, x: [rms(u, p[name], c['rms_norm_eps']) for u in x]
+    h = mixed_around(p, 'attn', c, h, lambda x: deepseek4_attention(a, c, normed('attn_norm', x), every))
+    return mixed_around(p, 'ffn', c, h, lambda x: [deepseek4_moe(m, c, u, t) for u, t in zip(normed('ffn_norm', x), ids)])
+
+
+def deepseek4_streams(w, c, ids):
+    h = [[list(w['embed.weight'][i]) for _ in range(c['hc_mult'])] for i in ids]
     for i in range(c['num_hidden_layers']):
-        p, a, m = (part(w, f'layers.{i}{at}') for at in ('', '.attn', '.ffn'))
-        h = mixed_around(p, 'attn', c, h, lambda x: deepseek4_attention(a, c, [rms(u, p['attn_norm'], eps) for u in x], c['compress_ratios'][i]))
-        h = mixed_around(p, 'ffn', c, h, lambda x: [deepseek4_moe(m, c, rms(u, p['ffn_norm'], eps), t) for u, t in zip(x, ids)])
-    out = []
+        h = deepseek4_layer(w, c, f'layers.{i}', c['compress_ratios'][i], ids, h)
+    return h
+
+
+def deepseek4_ends(w, c, at, h):
+    eps, out = c['rms_norm_eps'], []
     for x in h:
-        z = linear(w['hc_head_fn'], rms(sum(x, []), None, eps))
-        by = [sigmoid(v * w['hc_head_scale'][0] + b) + c['hc_eps'] for v, b in zip(z, w['hc_head_base'])]
-        out.append(linear(w['head.weight'], rms([dot(by, v) for v in zip(*x)], w['norm.weight'], eps)))
+        z = linear(w[at + 'hc_head_fn'], rms(sum(x, []), None, eps))
+        by = [sigmoid(v * w[at + 'hc_head_scale'][0] + b) + c['hc_eps'] for v, b in zip(z, w[at + 'hc_head_base'])]
+        out.append(linear(w['head.weight'], rms([dot(by, v) for v in zip(*x)], w[at + 'norm.weight'], eps)))
     return out
+
+
+def deepseek4_draft(w, c, ids, given):
+    p, eps, h = part(w, 'mtp.0'), c['rms_norm_eps'], []
+    for i, g in zip(ids, given):
+        e = linear(p['e_proj'], rms(w['embed.weight'][i], p['enorm'], eps))
+        h.append([add(e, linear(p['h_proj'], rms(s, p['hnorm'], eps))) for s in heads_of(g, c['hc_mult'])])
+    h = deepseek4_layer(w, c, 'mtp.0', 0, ids, h)
+    return [sum(x, []) for x in h], deepseek4_ends(w, c, 'mtp.0.', h)
+
+
+DEEPSEEK4 = {'logits': lambda w, c, ids: deepseek4_ends(w, c, '', deepseek4_streams(w, c, ids)), 'draft': deepseek4_draft,
+             'given': lambda w, c, ids: [sum(x, []) for x in deepseek4_streams(w, c, ids)]}
 
 
 # ---- models by layers, and their draft heads ----

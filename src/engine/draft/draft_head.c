@@ -503,6 +503,7 @@ int draft_head_open(struct drafter **out, struct model *m, int seqs_max, size_t 
 	g = xcalloc(1, sizeof(*g));
 	assert(rows >= draft_head_rows(&m->shape, seqs_max));
 	assert(m->shape.carry >= shape_residual(&m->shape) && seqs_max <= m->opts.slots);
+	assert(caches_go_back(&m->caches)); /* of guesses */
 	head_init(g, m, seqs_max);
 	prefix_init(&g->prefix, &m->caches, prefix_bytes);
 	if (draft_pass_open(&g->pass, m, seqs_max, rows, err)) {
