@@ -636,6 +636,8 @@ void making_keys(struct making *m)
 	m->inside = !strcmp(f->model_type, "mistral") && m->st->text != m->st->config;
 	m->p = (struct pairs){ .g = &m->s->g, .arch = f->arch };
 	m->blocks = making_int(m, "num_hidden_layers", INT64_MIN);
+	if (store_has(m->st, "mtp.0.e_proj.weight")) /* of several, the first */
+		m->drafts = 1;
 	if (store_has(m->st, "mtp.fc.weight") || store_has(m->st, "mtp.fc_embedding.weight"))
 		m->drafts = making_int(m, "mtp_num_hidden_layers", 1);
 	for (int i = 0; i < 2; i++) {

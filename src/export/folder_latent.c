@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "export/folder_making.h"
 
 static bool entry_is(const struct json *list, size_t i, const char *name)
@@ -295,16 +294,18 @@ static void key_ratios(struct making *m)
 {
 	const struct json *list = json_get(m->st->text, "compress_ratios");
 	int32_t every[MAKING_LAYERS_MAX];
-	size_t n = json_len(list);
+	size_t n = json_len(list), all = (size_t)(m->blocks + m->drafts);
 	int64_t v;
 
-	if (!m->code && (n > MAKING_LAYERS_MAX || (int64_t)n < m->blocks))
+	if (!m->code && (n >= MAKING_LAYERS_MAX || (int64_t)n < m->blocks))
 		making_fail(m, E_FORMAT, "compress_ratios: %zu, of %" PRId64 " layers", n, m->blocks);
 	for (size_t i = 0; i < n && !m->code; i++)
 		if (json_to_int(json_at(list, i), &v) || v < 0 || v > MAKING_SIZE_MAX)
 			making_fail(m, E_FORMAT, "compress_ratios: element %zu is not a number of positions", i);
 		else
 			every[i] = (int32_t)v;
+	if (!m->code && n < all)
+		every[n++] = 0;
 	if (!m->code)
 		pair_list(&m->p, ".attention.compress_ratios", GGUF_I32, n, every, n * sizeof *every);
 }
@@ -336,7 +337,9 @@ void keys_deepseek4(struct making *m)
 	want_text(m, "scoring_func", "sqrtsoftplus");
 	want_flag(m, "attention_bias", false);
 	want_int(m, "num_key_value_heads", 1, 1);
-	key_put(m, ".block_count", m->blocks);
+	key_put(m, ".block_count", m->blocks + m->drafts);
+	if (m->drafts)
+		key_put(m, ".nextn_predict_layers", m->drafts);
 	key_copy(m, ".context_length", "max_position_embeddings");
 	key_copy(m, ".embedding_length", "hidden_size");
 	key_copy(m, ".feed_forward_length",
@@ -357,6 +360,4 @@ void keys_deepseek4(struct making *m)
 		pair_bool(&m->p, ".expert_weights_norm", making_flag(m, "norm_topk_prob", true));
 	if (layers_count(m))
 		key_bound(m, false);
-	if (!m->code && store_has(m->st, "mtp.0.e_proj.weight"))
-		log_info("%s: its draft head is not in the GGUF file", m->st->dir);
 }

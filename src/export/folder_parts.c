@@ -415,17 +415,43 @@ static void add_table(struct making *m, const struct tensor *first, int64_t bloc
 	to->t.ne[2] = 1;
 }
 
-/* A draft head's two matrices side by side: its rows are those of the first, each followed by the second's. */
-static void add_joined(struct making *m, const struct tensor *first)
+/* Rows of a, each followed by that of b. */
+static const uint8_t *beside(struct making *m, const uint8_t *a, const uint8_t *b, size_t rows, size_t row_bytes)
+{
+	uint8_t *both = arena_alloc(&m->s->g.arena, size_mul(size_mul(2, rows), row_bytes));
+
+	for (size_t r = 0; r < rows; r++) {
+		memcpy(both + 2 * r * row_bytes, a + r * row_bytes, row_bytes);
+		memcpy(both + (2 * r + 1) * row_bytes, b + r * row_bytes, row_bytes);
+	}
+	return both;
+}
+
+/* The scales of two matrices in FP8 that lie side by side. */
+static void join_scales(struct making *m, struct source_tensor *to, const struct tensor *first,
+                        const struct tensor *second)
+{
+	struct item_scales *a = to->scales, *b = making_scales(m, second);
+
+	if (!m->code && (!b || b->type != a->type || b->wide != a->wide || b->high != a->high || b->broad != a->broad ||
+	                 first->dim[1] % a->broad))
+		making_fail(m, E_UNSUPPORTED, "tensor %s: has other blocks of scales than %s", second->name,
+		            first->name);
+	if (m->code)
+		return;
+	a->at = beside(m, a->at, b->at, (size_t)((first->dim[0] + a->high - 1) / a->high),
+	               (size_t)a->wide * (size_t)dtype_size(a->type));
+	a->wide *= 2;
+}
+
+/* A draft head's two matrices side by side; ends: of the first's name, other: of the second's in its place. */
+static void add_joined(struct making *m, const struct tensor *first, const char *ends, const char *other)
 {
 	struct source_tensor *to = &m->s->t[m->s->n++];
 	char name[512], behind[MAKING_NAME_BYTES];
 	struct tensor *second;
-	size_t row;
-	uint8_t *both;
 
-	snprintf(name, sizeof name, "%.*sfc_hidden.weight", (int)(strlen(first->name) - strlen("fc_embedding.weight")),
-	         first->name);
+	snprintf(name, sizeof name, "%.*s%s", (int)(strlen(first->name) - strlen(ends)), first->name, other);
 	snprintf(behind, sizeof behind, "blk.%" PRId64 ".nextn.eh_proj.weight", m->blocks);
 	second = store_find(m->st, name);
 	if (!second || second->type != first->type || second->bytes != first->bytes || first->n_dim != 2)
@@ -434,16 +460,10 @@ static void add_joined(struct making *m, const struct tensor *first)
 		m->code = store_data(m->st, second, m->err);
 	making_take(m, to, first, behind);
 	if (!m->code && to->scales)
-		making_fail(m, E_UNSUPPORTED, "tensor %s: is in FP8, and cannot be joined with another", first->name);
+		join_scales(m, to, first, second);
 	if (m->code)
 		return;
-	row = first->bytes / (size_t)first->dim[0];
-	both = arena_alloc(&m->s->g.arena, 2 * first->bytes);
-	for (size_t r = 0; r < (size_t)first->dim[0]; r++) {
-		memcpy(both + 2 * r * row, first->data + r * row, row);
-		memcpy(both + (2 * r + 1) * row, second->data + r * row, row);
-	}
-	to->t.data = both;
+	to->t.data = beside(m, first->data, second->data, (size_t)first->dim[0], first->bytes / (size_t)first->dim[0]);
 	to->t.bytes = 2 * first->bytes;
 	to->t.count = 2 * first->count;
 	to->t.ne[0] = 2 * first->dim[1];
@@ -479,6 +499,11 @@ static void add_ints(struct making *m, const struct tensor *t, int64_t block, co
 		                             .bytes = (size_t)t->count * sizeof *out },
 		                      .known_as = t->name,
 		                      .stays = true };
+}
+
+static void add_draft(struct making *m, const struct tensor *t, int64_t block, const struct part *p)
+{
+	add_joined(m, t, "e_proj.weight", "h_proj.weight");
 }
 
 /* Makes run e of a matrix in mxfp4, "PATH.weight": a byte has two inputs, the first in its low half; "PATH.scale" has one scale for
@@ -626,6 +651,8 @@ static const struct part parts[] = {
 	{ "ple.ple_embedding.layer_multipliers", "qwen4exp", pass },
 	{ "ple.ple_embedding.ngram_heads_vocab_sizes", "qwen4exp", pass },
 	{ "ple.ple_embedding.ngram_heads_offsets", "qwen4exp", pass },
+	{ "e_proj.weight", "deepseek4", add_draft },
+	{ "h_proj.weight", "deepseek4", pass },
 	{ "ffn.gate.tid2eid", "deepseek4", add_ints, { "ffn_gate_tid2eid.weight" } },
 	{ "attn.x_r", "rwkv7", add_shift, { "time_mix_lerp_fused.weight" } },
 	{ "attn.x_w", "rwkv7", pass },
@@ -648,7 +675,7 @@ bool making_parts(struct making *m, const struct tensor *t, const char *hf)
 
 	if (!m->code && !strcmp(m->arch->name, "qwen4exp")) {
 		if (!strcmp(hf, "mtp.fc_embedding.weight"))
-			add_joined(m, t);
+			add_joined(m, t, "fc_embedding.weight", "fc_hidden.weight");
 		if (!strncmp(hf, "mtp.fc_", 7))
 			return true;
 	}

@@ -260,21 +260,31 @@ static bool is_scale(const struct making *m, const char *name)
 	return false;
 }
 
+/* DeepSeek's own name with a root, and that of a draft head's tensor as the layer behind the last; "": nothing reads it. */
+static const char *rooted(const struct making *m, const char *own, char *buf, size_t cap)
+{
+	const char *of = name_behind(own, "mtp.0.");
+
+	if (of && m->drafts)
+		snprintf(buf, cap, "model.layers.%" PRId64 ".%s%s", m->blocks,
+		         strcmp(of, "norm.weight") ? "" : "shared_head.", of);
+	else
+		snprintf(buf, cap, "%s%s", name_behind(own, "mtp.") ? "" : "model.",
+		         name_behind(own, "mtp.") ? "" : own);
+	return buf;
+}
+
 static void put_source(struct making *m, struct tensor *t, int *left)
 {
-	bool own = !strcmp(m->arch->name, "deepseek4"); /* names without a root, and a draft head that no file has */
 	struct target target;
 	char buf[512];
 	const char *hf = text_name(t->name, buf, sizeof buf);
 
-	if (hf && own && !name_behind(hf, "model.")) {
-		snprintf(buf, sizeof buf, "model.%s", t->name);
-		hf = buf;
-	}
+	if (hf && !strcmp(m->arch->name, "deepseek4") && !name_behind(hf, "model."))
+		hf = rooted(m, t->name, buf, sizeof buf);
 	if (!hf)
 		++*left;
-	if (!hf || t->ignored || (own && name_behind(hf, "model.mtp.")) || name_ends(hf, "rotary_emb.inv_freq") ||
-	    is_scale(m, t->name))
+	if (!hf || !*hf || t->ignored || name_ends(hf, "rotary_emb.inv_freq") || is_scale(m, t->name))
 		return;
 	m->code = store_data(m->st, t, m->err);
 	if (m->code || making_parts(m, t, hf))

@@ -71,12 +71,13 @@ static bool begins(const char *s, const char *with)
 static bool stays(const char *rest, int n_dim)
 {
 	static const char *const kept[] = {
-		"ffn_gate_inp",    "ssm_conv1d",  "ple_conv1d",           "shortconv.conv", "attn_rel_b",
-		"time_mix_w",      "time_mix_a",  "time_mix_v0",          "time_mix_v1",    "time_mix_v2",
-		"time_mix_g1",     "time_mix_g2", "time_mix_lerp",        "time_mix_decay", "time_mix_first",
-		"altup",           "laurel",      "per_layer_model_proj", "position_embd",  "ssm_dt",
-		"hc_attn_fn",      "hc_ffn_fn",   "indexer_compressor",   "output_hc_fn",   "attn_compressor_ape",
-		"ffn_gate_tid2eid"
+		"ffn_gate_inp",     "ssm_conv1d",           "ple_conv1d",      "shortconv.conv",
+		"attn_rel_b",       "time_mix_w",           "time_mix_a",      "time_mix_v0",
+		"time_mix_v1",      "time_mix_v2",          "time_mix_g1",     "time_mix_g2",
+		"time_mix_lerp",    "time_mix_decay",       "time_mix_first",  "altup",
+		"laurel",           "per_layer_model_proj", "position_embd",   "ssm_dt",
+		"nextn.hc_head_fn", "hc_attn_fn",           "hc_ffn_fn",       "indexer_compressor",
+		"output_hc_fn",     "attn_compressor_ape",  "ffn_gate_tid2eid"
 	};
 	size_t n = strlen(rest);
 

@@ -134,7 +134,7 @@ with tempfile.TemporaryDirectory() as tmp:
         out, draw = {}, random.Random(1)
         for name, (kind, shape, data) in tensors.items():
             expert, stem = ".experts." in name, name[: -len(".weight")]
-            if not expert and not re.search(r"\.attn\.(indexer\.)?w[a-z_]+\.weight|shared_experts", name):
+            if not expert and not re.search(r"\.attn\.(indexer\.)?w[a-z_]+\.weight|shared_experts|[eh]_proj", name):
                 out[name] = kind, shape, data
                 continue
             rows, cols = [64 if n == 16 and "expert" in name else n for n in shape]
@@ -246,15 +246,27 @@ with tempfile.TemporaryDirectory() as tmp:
         code, _, err = run("quantize", source, "--type", kind, "--out", out)
         check(code == 0 and logits(out, os.path.join(tmp, "v4.json"), out + ".logits"), f"deepseek4: {kind}: {err}")
     stays = {n: t for n, t in Gguf(first).tensors.items() if t[1] in (39, 26)}
-    check(len(stays) == 10 and all(Gguf(again).tensors[n] == t for n, t in stays.items()), "deepseek4: codes and tables of a file stay")
+    check(len(stays) == 13 and all(Gguf(again).tensors[n] == t for n, t in stays.items()), "deepseek4: codes and tables of a file stay")
     code, _, err = run("quantize", path, "--type", "affine4g32", "--out", fewer + ".folder")
     kinds = run("inspect", fewer + ".folder")[1]
     check(code == 0 and re.search(r"mxfp4, groups of 32 +36 ", kinds) and re.search(r"affine4, groups of 32 +34 ", kinds), f"deepseek4: a folder: {err} {kinds}")
     check(logits(fewer + ".folder", os.path.join(tmp, "v4.json"), fewer + ".logits"), "deepseek4: a folder with its experts")
     kinds = run("inspect", fewer)[1]
     check(re.search(r"MXFP4, groups of 32 +6 ", kinds) and re.search(r"Q2_0, groups of 32 +9 ", kinds), f"deepseek4: fewer bits: {kinds}")
+    has = {}  # of both halves: what a row of codes says, with its scales
+    rewritten(changed(path, "v4_joined"), lambda tensors: has.update(tensors) or tensors)
+    value = [(-1 if v & 128 else 1) * ((v & 7) / 8 * 2.0**-6 if not v & 120 else (1 + (v & 7) / 8) * 2.0 ** ((v >> 3 & 15) - 7)) for v in range(256)]
+    want = []
+    for i in range(32 * 64):
+        row, (half, col) = i // 64, divmod(i % 64, 32)
+        codes, scales = (has[f"mtp.0.{'eh'[half]}_proj.{what}"][2] for what in ("weight", "scale"))
+        want.append(value[codes[32 * row + col]] * 2.0 ** (scales[row // 16 * 2 + col // 16] - 127))
+    joined = Gguf(first).tensors["blk.3.nextn.eh_proj.weight"]
+    check(joined == ([64, 32], 0, array.array("f", want).tobytes()), "deepseek4: the draft head's two matrices")
     lost = rewritten(changed(path, "v4_lost"), lambda tensors: {n: t for n, t in tensors.items() if n != "layers.1.ffn.experts.2.w2.scale"})
     refused(lost, "v4_refused", "layers.1.ffn.experts.2.w2.scale: missing")
+    half = rewritten(changed(path, "v4_half"), lambda tensors: {n: t for n, t in tensors.items() if n != "mtp.0.h_proj.weight"})
+    refused(half, "v4_no_half", "mtp.0.h_proj.weight: missing")
     refused(in_tree("glm5_mtp"), "glm5_heads", "linear_attn_config.num_heads: 4",
             linear_attn_config={"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0})
     refused(beside("kimi_linear"), "turning", "mla_use_nope: false", mla_use_nope=False)

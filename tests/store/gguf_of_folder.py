@@ -3,6 +3,7 @@
     gguf_of_folder.py WEFT TESTS_GOLDEN [SHARED_GOLDEN]
     gguf_of_folder.py --write FOLDER OUT.gguf       the file alone, to hold against llama.cpp by hand
     gguf_of_folder.py --heads TEST_HEADS FOLDER...  the draft heads of such files guess as the folders' do
+    gguf_of_folder.py --written WEFT TEST_HEADS FOLDER...  and those of files that `weft quantize` writes
     gguf_of_folder.py --apart TEST_HEADS MODEL FOLDER...  draft heads in folders of their own, over MODEL, likewise
     gguf_of_folder.py --assistants TEST_ASSISTANT SHARED NAME...  Gemma 4's, likewise, in SHARED/golden/_draft (WEFT_SHARED names another
                                                     place); those that are not there are left out
@@ -623,11 +624,14 @@ def folders(tree, shared):
             print("skipped: no %s" % (at or name))
 
 
-def heads(test_heads, folders):
+def heads(test_heads, folders, weft=None):
     with tempfile.TemporaryDirectory() as tmp:
         for n, folder in enumerate(folders):
             gguf = os.path.join(tmp, "%d.gguf" % n)
-            convert(folder, gguf)
+            if weft:
+                subprocess.run([weft, "quantize", folder, "--type", "F32", "--out", gguf], check=True)
+            else:
+                convert(folder, gguf)
             subprocess.run([test_heads, "--of", gguf, folder], check=True)
 
 
@@ -670,6 +674,9 @@ def main():
         return assistants(sys.argv[2], sys.argv[3], sys.argv[4:])
     if sys.argv[1] == "--heads":
         heads(sys.argv[2], sys.argv[3:])
+        return 0
+    if sys.argv[1] == "--written":
+        heads(sys.argv[3], sys.argv[4:], sys.argv[2])
         return 0
     if sys.argv[1] == "--write":
         convert(*sys.argv[2:4])
