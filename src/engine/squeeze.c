@@ -34,9 +34,8 @@ static bool drop_prefixes(struct engine *e)
 {
 	size_t before = e->prefix.bytes;
 
-	while (e->prefix.bytes > before / 2 && prefix_evict(&e->prefix, false))
-		;
-	if (e->prefix.bytes == before)
+	prefix_cut(&e->prefix, before / 2);
+	if (e->prefix.bytes >= before)
 		return false;
 	log_warn("memory is short: kept prefixes take %zu MB, %zu before", e->prefix.bytes / MB, before / MB);
 	return true;

@@ -297,12 +297,14 @@ static void machine(const char *root, int available_kb)
 	CHECK(f && fprintf(f, "MemTotal: 1000000 kB\nMemAvailable: %d kB\n", available_kb) > 0 && !fclose(f), "%s", at);
 }
 
-/* While memory is short, memory that is ready or that dropped states leave goes back to the system, and none is made ready. */
+/* While memory is short, half of what kept prefixes hold is dropped in a second; memory that is ready or that dropped states
+ * leave goes back to the system, and none is made ready. */
 static void test_short_of_memory(void)
 {
 	char root[] = "/tmp/weft-pace-XXXXXX", cmd[64];
 	struct toy_opts to = world_roomy;
 	static struct life a;
+	size_t before, after;
 	struct world w;
 
 	CHECK(mkdtemp(root), "mkdtemp");
@@ -318,10 +320,13 @@ static void test_short_of_memory(void)
 		life_read(&a, false);
 	}
 	CHECK(world_stats(&w).prefix_entries > 2, "%d states", world_stats(&w).prefix_entries);
+	before = world_stats(&w).prefix_bytes;
 	machine(root, 100);
 	w.now += 2000 * MS;
 	for (int i = 0; i < 5; i++) {
 		engine_step(w.e);
+		after = world_stats(&w).prefix_bytes;
+		CHECK(i || (after <= before / 2 && after >= before / 8), "%zu bytes are kept of %zu", after, before);
 		CHECK(!caches_ready(&w.m->caches, 1), "step %d: memory is ready while it is short", i);
 	}
 	machine(root, 500000);

@@ -187,18 +187,23 @@ bool prefix_yield(struct prefix *p)
 	       evict_one(p, least(p, false, true));
 }
 
-void prefix_trim(struct prefix *p)
+void prefix_cut(struct prefix *p, size_t bytes)
 {
-	for (count(p); p->bytes > p->bytes_max; count(p)) {
+	for (count(p); p->bytes > bytes; count(p)) {
 		struct prefix_node *e = NULL;
 
-		if (p->ghost_bytes <= p->bytes_max / GHOST_SHARE && (p->n_state - p->n_pinned > 1 || !p->ghost_bytes))
+		if (p->ghost_bytes <= bytes / GHOST_SHARE && (p->n_state - p->n_pinned > 1 || !p->ghost_bytes))
 			e = least(p, false, false);
 		if (!evict_one(p, e) && !drop_ghost(p) && !prefix_shrink(p))
 			break; /* pins, and what leads to them */
 	}
-	while ((p->ghost_bytes > p->bytes_max / GHOST_SHARE || p->n_node > NODES_MAX) && drop_ghost(p))
+	while ((p->ghost_bytes > bytes / GHOST_SHARE || p->n_node > NODES_MAX) && drop_ghost(p))
 		;
+}
+
+void prefix_trim(struct prefix *p)
+{
+	prefix_cut(p, p->bytes_max);
 }
 
 /* ---- what the engine calls ---- */

@@ -126,6 +126,8 @@ bool prefix_shrink(struct prefix *p);
 /* Drops any state, pinned ones last: also where none alone gives room to slots, since
  * two share a page, or a slot would have to copy the page that it shares with one. */
 bool prefix_yield(struct prefix *p);
+/* Drops what would be evicted next until `bytes` are left, or only what is pinned. */
+void prefix_cut(struct prefix *p, size_t bytes);
 /* Back into the budget; after a sequence has given up its pages. */
 void prefix_trim(struct prefix *p);
 
