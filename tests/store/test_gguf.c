@@ -311,6 +311,10 @@ static void test_refused(void **state)
 	gguf_made_str(&m, "general.architecture", "yi");
 	refused(dir, &m, E_UNSUPPORTED, "architecture \"yi\" is not known; all that are");
 	gguf_made_fini(&m);
+	gguf_made_init(&m);
+	gguf_made_str(&m, "general.architecture", "deepseek41");
+	refused(dir, &m, E_UNSUPPORTED, "architecture \"deepseek41\" is not supported: it has Engram tables");
+	gguf_made_fini(&m);
 
 	gguf_made_init(&m);
 	gguf_made_str(&m, "general.architecture", "llama");

@@ -144,6 +144,11 @@ static int read_arch(struct gguf_model *m, struct container *c, struct err *err)
 		m->arch = gguf_arch_choose(m);
 		return 0;
 	}
+	if (!strcmp(name, "deepseek41"))
+		return err_set(err, E_UNSUPPORTED,
+		               "%s: architecture \"%s\" is not supported: it has Engram tables, and histories that "
+		               "several layers read, which weft does not compute",
+		               g->path, name);
 	nearest = gguf_arch_nearest(name);
 	return err_set(err, E_UNSUPPORTED, "%s: architecture \"%.60s\" is not known%s%s; all that are: docs/gguf.md",
 	               g->path, name, nearest ? "; the nearest that is known: " : "", nearest ? nearest : "");
