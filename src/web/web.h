@@ -12,7 +12,7 @@ struct web_file {
 	struct {
 		const unsigned char *p;
 		size_t n;
-	} form[2]; /* plain; compressed with gzip */
+	} form[2]; /* plain, with p NULL for a library; compressed with gzip */
 };
 extern const struct web_file web_files[]; /* ends with name NULL */
 

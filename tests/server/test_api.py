@@ -110,6 +110,12 @@ class Doors(unittest.TestCase):
                 self.assertEqual(c.reply().body, plain.body)
                 c.close()
             self.assertEqual(len(tags), 2)
+        # A library, where the build has it, is kept compressed alone.
+        r = s.ask("GET", "/page/katex.js")
+        self.assertIn(r.status, (200, 404))
+        if r.status == 200:
+            self.assertEqual(r.headers["content-encoding"], "gzip")
+            self.assertIn(b"katex", gzip.decompress(r.body))
 
     def test_codes(self):
         """What is of the wrong type, and what is out of range."""

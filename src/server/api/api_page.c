@@ -51,10 +51,11 @@ static bool takes_gzip(struct http_slice accepts)
 	return false;
 }
 
-/* The file, or 304 for a client that has it; the status. */
+/* The file, or 304 for a client that has it; the status.  A library is sent compressed whatever the request says: only
+ * browsers read it, and all of them can, also behind a proxy that takes the field away. */
 static int send_file(struct conn *c, const struct web_file *f)
 {
-	int form = takes_gzip(http_field(&c->http, "accept-encoding")) ? GZIP : PLAIN;
+	int form = !f->form[PLAIN].p || takes_gzip(http_field(&c->http, "accept-encoding")) ? GZIP : PLAIN;
 	char tag[40];
 	struct buf extra;
 	int status;
