@@ -1,7 +1,9 @@
 // attach.js - files that go along with the next message: dropped, pasted or chosen.
 //
-// Text goes into the message itself (conversation.js); pictures and sounds go as such, to models that see and hear.
-import { button, by_id, bytes, element, name_of } from "./element.js";
+// Text goes into the message itself (conversation.js), that of a PDF too; pictures and sounds go as such, to models that see and
+// hear.
+import { is_document, text_of } from "./documents.js";
+import { button, by_id, bytes, element, name_of, shown_of } from "./element.js";
 import { is_sound, offer_recording, player, readable } from "./sounds.js";
 import { hears_sounds, sees_pictures } from "./state.js";
 
@@ -10,6 +12,8 @@ const PASTED_LONG = 4000; // characters: a longer paste becomes a file, so that 
 const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 let files = [], pictures = [], sounds = [];
+const reading = new Map();    // file, a document whose text is being taken out: its element
+const boxes = new WeakMap();  // file that is attached: its element, so that what was opened stays open
 
 // What is attached, given to the message that goes out.
 export function take() {
@@ -24,6 +28,12 @@ export function take() {
   return out;
 }
 export const any = () => files.length + pictures.length + sounds.length > 0;
+// Whether all that was attached can go; says what cannot yet.
+export function all_read() {
+  complain("");
+  for (const file of reading.keys()) complain(`${name_of(file.name)} is still being read`);
+  return !reading.size;
+}
 
 // Each on a line of its own; "": nothing is wrong any more.
 function complain(text) {
@@ -48,25 +58,38 @@ async function fetch_bytes(url) {
   return new Blob([Uint8Array.from(raw, (c) => c.charCodeAt(0))], { type: /^data:([^;]+)/.exec(head)[1] });
 }
 
-export function chip(file, more = []) {
+export function chip(file) {
   return element("span", { class: "chip" }, element("span", { class: "name" }, name_of(file.name)),
-    element("span", { class: "size" }, bytes(new Blob([file.text]).size)), ...more);
+    element("span", { class: "size" }, `${file.text.length.toLocaleString()} characters`));
+}
+
+// A text, folded away: what is sent of a file.
+export function text_box(file) {
+  return element("details", { class: "file" }, element("summary", { title: "Show the text" }, chip(file)),
+    element("pre", { tabindex: "0" }, shown_of(file.text)));
+}
+
+const remove_button = (one, fn) => button("✕", () => {
+  fn();
+  draw();
+  by_id("text").focus();
+}, { "aria-label": `Remove ${name_of(one.name)}`, class: "plain-button" });
+
+function file_box(f) {
+  if (!boxes.has(f)) boxes.set(f, element("div", { class: "doc" }, text_box(f), remove_button(f, () => files.splice(files.indexOf(f), 1))));
+  return boxes.get(f);
 }
 
 function draw() {
-  const without = (list, one) => button("✕", () => {
-    list.splice(list.indexOf(one), 1);
-    draw();
-    by_id("text").focus();
-  }, { "aria-label": `Remove ${name_of(one.name)}`, class: "plain-button" });
-  by_id("attached").replaceChildren(...files.map((f) => chip(f, [without(files, f)])),
+  const without = (list, one) => remove_button(one, () => list.splice(list.indexOf(one), 1));
+  by_id("attached").replaceChildren(...files.map(file_box), ...reading.values(),
     ...pictures.map((p) => element("span", { class: "chip" }, thumbnail(p), without(pictures, p))),
     ...sounds.map((s) => {
       const box = heard(s);
       box.append(without(sounds, s));
       return box;
     }));
-  by_id("attached").hidden = !any();
+  by_id("attached").hidden = !any() && !reading.size;
 }
 
 function data_url(file) {
@@ -98,8 +121,23 @@ async function add_sound(file) {
   }
 }
 
+async function add_document(file) {
+  const abort = new AbortController(), words = element("span", { class: "size" }, "reading");
+  reading.set(file, element("span", { class: "chip" }, element("span", { class: "busy" }), element("span", { class: "name" }, name_of(file.name)),
+    words, remove_button(file, () => abort.abort())));
+  draw();
+  try {
+    const text = await text_of(file, ({ page, of }) => { words.textContent = `reading page ${page} of ${of}`; }, abort.signal);
+    files.push({ name: file.name, text });
+  } catch (e) {
+    if (!abort.signal.aborted) complain(`${file.name} ${e.message}`);
+  }
+  reading.delete(file);
+}
+
 async function add(file) {
   if (is_sound(file)) return add_sound(file);
+  if (is_document(file)) return add_document(file);
   if (PICTURES.includes(file.type)) {
     if (!(await sees_pictures())) complain(`${file.name}: this model does not read images`);
     else if (file.size > PICTURE_MOST) complain(`${file.name}: ${bytes(file.size)}; at most ${bytes(PICTURE_MOST)}`);
@@ -116,7 +154,7 @@ async function add(file) {
     if (text.includes("\0")) throw new Error("binary");
     files.push({ name: file.name, text });
   } catch {
-    complain(`${file.name} is neither UTF-8 text nor an image nor a sound`);
+    complain(`${file.name} is neither UTF-8 text nor a PDF, an image or a sound`);
   }
 }
 

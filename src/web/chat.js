@@ -2,7 +2,7 @@
 // and those of several are written at once.
 import "./tabs.js";
 import { Answer } from "./answer.js";
-import { any, take } from "./attach.js";
+import { all_read, any, take } from "./attach.js";
 import { button, by_id, element } from "./element.js";
 import { Conversation } from "./conversation.js";
 import * as keep from "./keep.js";
@@ -273,7 +273,7 @@ const acts = {
 
 by_id("ask").addEventListener("submit", (e) => {
   e.preventDefault();
-  if ((!text.value.trim() && !any()) || !may_ask()) return;
+  if (!all_read() || (!text.value.trim() && !any()) || !may_ask()) return;
   const content = text.value;
   text.value = "";
   keep_draft();

@@ -1,5 +1,5 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
-import { chip, heard, thumbnail } from "./attach.js";
+import { heard, text_box, thumbnail } from "./attach.js";
 import { button, by_id, copy_button, element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
@@ -89,8 +89,7 @@ export function draw_turn(turn, conversation, last, acts) {
     thought.lastChild.append(shown_of(turn.reasoning_content));
     box.append(thought);
   }
-  const attached = [...(turn.files ?? []).map((f) => element("details", { class: "file" },
-    element("summary", {}, chip(f)), element("pre", { tabindex: "0" }, shown_of(f.text)))), ...(turn.pictures ?? []).map(thumbnail), ...(turn.sounds ?? []).map(heard)];
+  const attached = [...(turn.files ?? []).map(text_box), ...(turn.pictures ?? []).map(thumbnail), ...(turn.sounds ?? []).map(heard)];
   if (attached.length) box.append(element("div", { class: "files" }, ...attached));
   if (turn.content)
     box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : shown_of(turn.content)));

@@ -1,5 +1,5 @@
 /* web.h - the page that a browser gets from the server: files of this folder, in the program, and with them the
- * libraries that read markdown, where the build found them (meson.build).  docs/page.md has the tour. */
+ * libraries that read markdown and PDF, where the build found them (meson.build).  docs/page.md has the tour. */
 #ifndef WEB_WEB_H
 #define WEB_WEB_H
 

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { another, answer, ask, model_says, now, open, picture, press, ready, said, says, set } from './kit.mjs';
+import { another, answer, ask, bring, model_says, now, open, picture, press, ready, said, says, set } from './kit.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'weft-page-'));
 after(() => rmSync(dir, { recursive: true }));
@@ -458,15 +458,6 @@ test('settings and presets of two windows', async () => {
 	}
 });
 
-// Files as a drop or a paste brings them: [name, type, bytes].
-const bring = (how, files, text = '') => now.page.evaluate(([h, list, t]) => {
-	const data = new DataTransfer();
-	for (const [name, type, bytes] of list) data.items.add(new File([new Uint8Array(bytes)], name, { type }));
-	if (t) data.setData('text/plain', t);
-	const [target, event] = h === 'drop' ? [document.getElementById('log'), new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true })]
-		: [document.getElementById('text'), new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })];
-	target.dispatchEvent(event);
-}, [how, files, text]);
 const utf8 = (text) => [...new TextEncoder().encode(text)];
 
 // The page as it is with a model that sees, or with one that reads text alone.

@@ -1,5 +1,7 @@
 // What the page's tests share: one server, one browser, a window for each test, and ways to use the page as a person does.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach } from 'node:test';
 import { chromium } from 'playwright-core';
@@ -143,3 +145,21 @@ export function watch(page = now.page) {
 	});
 	return left;
 }
+
+// What axe finds on the page as it is: [rule, element] each.
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+export async function findings() {
+	const { page } = now;
+	if (!await page.evaluate(() => globalThis.axe)) await page.evaluate(AXE);
+	return page.evaluate(async () => (await globalThis.axe.run()).violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 120)}`)));
+}
+
+// Files as a drop or a paste brings them: [name, type, bytes].
+export const bring = (how, files, text = '') => now.page.evaluate(([h, list, t]) => {
+	const data = new DataTransfer();
+	for (const [name, type, bytes] of list) data.items.add(new File([new Uint8Array(bytes)], name, { type }));
+	if (t) data.setData('text/plain', t);
+	const [target, event] = h === 'drop' ? [document.getElementById('log'), new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true })]
+		: [document.getElementById('text'), new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })];
+	target.dispatchEvent(event);
+}, [how, files, text]);

@@ -1,9 +1,7 @@
 // The view into the engine; widths, colours, keys.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { answer, ask, by_api, greedy, model_says, now, open, picture, press, QUESTION, ready, says, set } from './kit.mjs';
+import { answer, ask, by_api, findings, greedy, model_says, now, open, picture, press, QUESTION, ready, says, set } from './kit.mjs';
 
 const endless = (signal) => fetch(`${now.server.url}/v1/chat/completions`, { method: 'POST', signal,
 	headers: { 'content-type': 'application/json', 'x-request-id': 'endless' },
@@ -154,14 +152,6 @@ test('everything is reached and has a name by keyboard', async () => {
 	await page.keyboard.press('Escape');
 	assert.equal(await page.getByLabel('Edited message').count(), 0);
 });
-
-// What axe finds on the page as it is: [rule, element] each.
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-async function findings() {
-	const { page } = now;
-	if (!await page.evaluate(() => globalThis.axe)) await page.evaluate(AXE);
-	return page.evaluate(async () => (await globalThis.axe.run()).violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 120)}`)));
-}
 
 test('axe finds nothing, in every view, light and dark, wide and narrow', async () => {
 	for (const [colorScheme, width] of [['light', 1200], ['dark', 390]]) {

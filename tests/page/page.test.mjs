@@ -4,5 +4,6 @@ import './talking.mjs';
 import './forming.mjs';
 import './hostile.mjs';
 import './keeping.mjs';
+import './documents.mjs';
 import './looking.mjs';
 import './choosing.mjs';

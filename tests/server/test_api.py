@@ -110,12 +110,16 @@ class Doors(unittest.TestCase):
                 self.assertEqual(c.reply().body, plain.body)
                 c.close()
             self.assertEqual(len(tags), 2)
+        # The page connects to this server alone; its worker to no server.
+        for path, connects in (("/", "'self'"), ("/page/chat.js", "'self'"), ("/page/reader.js", None)):
+            policy = dict(rule.strip().split(" ", 1) for rule in s.ask("GET", path).headers["content-security-policy"].split(";"))
+            self.assertEqual((policy["default-src"], policy.get("connect-src")), ("'none'", connects), path)
         # A library, where the build has it, is kept compressed alone.
-        r = s.ask("GET", "/page/katex.js")
+        r = s.ask("GET", "/page/pdf.js")
         self.assertIn(r.status, (200, 404))
         if r.status == 200:
             self.assertEqual(r.headers["content-encoding"], "gzip")
-            self.assertIn(b"katex", gzip.decompress(r.body))
+            self.assertIn(b"Mozilla Foundation", gzip.decompress(r.body))
 
     def test_codes(self):
         """What is of the wrong type, and what is out of range."""

@@ -10,13 +10,32 @@
 #include "web/web.h"
 
 /* Everything comes from this server; nothing is written into the page as code or style, and where the browser knows
- * Trusted Types, HTML may be made of text by DOMPurify alone.  Pictures and sounds that a person attaches are blobs.  No other page
- * may put it into a frame. */
-static const char header[] =
-	"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
+ * Trusted Types, HTML may be made of text by DOMPurify alone, and workers of one file alone.  Pictures and sounds that a
+ * person attaches are blobs.  No other page may put it into a frame. */
+static const char policy[] =
+	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-	"require-trusted-types-for 'script'; trusted-types dompurify\r\n"
-	"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nVary: Accept-Encoding\r\n";
+	"require-trusted-types-for 'script'; trusted-types dompurify worker";
+
+/* A worker has the policy that its own file came with. */
+static const struct {
+	const char *name, *policy;
+} workers[] = {
+	/* reads documents of strangers: it loads its libraries, and reaches nothing else */
+	{ "reader.js", "default-src 'none'; script-src 'self'" },
+};
+
+static const char *policy_of(const struct web_file *f)
+{
+	for (size_t i = 0; i < sizeof workers / sizeof *workers; i++)
+		if (!strcmp(workers[i].name, f->name))
+			return workers[i].policy;
+	return policy;
+}
+
+static const char header[] =
+	"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n"
+	"Vary: Accept-Encoding\r\n";
 
 enum { PLAIN, GZIP };
 
@@ -63,7 +82,8 @@ static int send_file(struct conn *c, const struct web_file *f)
 	snprintf(tag, sizeof tag, "\"%s%s\"", f->tag, form == GZIP ? "-gzip" : "");
 	status = found(http_field(&c->http, "if-none-match"), tag) ? 304 : 200;
 	buf_init(&extra);
-	buf_printf(&extra, "%sETag: %s\r\n%s", header, tag, form == GZIP ? "Content-Encoding: gzip\r\n" : "");
+	buf_printf(&extra, "Content-Security-Policy: %s\r\n%sETag: %s\r\n%s", policy_of(f), header, tag,
+	           form == GZIP ? "Content-Encoding: gzip\r\n" : "");
 	if (status == 304)
 		c->head_only = true; /* it has the fields of the 200, and no body */
 	conn_reply(c, status, f->type, extra.p, (const char *)f->form[form].p, f->form[form].n);
