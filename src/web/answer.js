@@ -4,7 +4,9 @@ import { markdown } from "./markdown.js";
 import { ask, events } from "./server.js";
 import { request_fields, system_message } from "./settings.js";
 import { model_fields } from "./state.js";
-import { box_of, call_box, thought_box, thought_words } from "./turn.js";
+import { call_box } from "./calls.js";
+import { offered } from "./tools.js";
+import { box_of, thought_box, thought_words } from "./turn.js";
 
 // Below this an answer came at once, as drafted ones do, and its rate would mean nothing.
 const SHORTEST_S = 0.1;
@@ -61,11 +63,19 @@ export class Answer {
     }
   }
 
-  request() {
+  // Rejected when it is stopped.
+  stopped() {
+    const { signal } = this.abort;
+    return new Promise((done, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
+  }
+
+  async request() {
     const body = { messages: this.conversation.messages(this.from?.id ?? this.parent), stream: true,
       stream_options: { include_usage: true }, return_progress: true, timings_per_token: true, cache_report: true, ...model_fields(), ...request_fields(this.conversation.settings) };
     const system = system_message(this.conversation.settings);
     if (system) body.messages.unshift(system);
+    this.offer = await Promise.race([offered(body.tools ?? []), this.stopped()]);
+    if (this.offer.tools.length) body.tools = [...(body.tools ?? []), ...this.offer.tools];
     if (this.from) {
       body.continue_final_message = true;
       body.add_generation_prompt = false;
@@ -152,7 +162,7 @@ export class Answer {
   // was stopped.
   async run() {
     try {
-      const reply = await ask("/v1/chat/completions", { method: "POST", body: this.request(), signal: this.abort.signal });
+      const reply = await ask("/v1/chat/completions", { method: "POST", body: await this.request(), signal: this.abort.signal });
       for await (const event of events(reply)) this.take(event);
     } catch (e) {
       this.turn.cut = e.name === "AbortError" ? "stopped" : "lost";
@@ -161,6 +171,8 @@ export class Answer {
     clearTimeout(this.timer);
     this.timer = null;
     if (this.turn.cut) delete this.turn.tool_calls; // half of a call
+    for (const { function: { name } } of this.turn.tool_calls ?? [])
+      if (this.offer && Object.hasOwn(this.offer.of, name)) this.turn.of = { ...this.turn.of, [name]: this.offer.of[name] };
     this.turn.stats = stats_of(this);
   }
 

@@ -262,12 +262,13 @@ const acts = {
     keep_it(conversation);
   },
   results(turn, values) {
-    if (!may_ask()) return;
+    if (!may_ask()) return false;
     let at = turn.id;
     turn.tool_calls.forEach((c, i) => {
       at = conversation.add(at, { role: "tool", tool_call_id: c.id, name: c.function.name, content: values[i] }).id;
     });
     answer(at);
+    return true;
   },
 };
 

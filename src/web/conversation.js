@@ -1,8 +1,8 @@
 // conversation.js - a conversation as data: a tree of turns, of which one way from the root is shown.
 //
 // A turn is { id, parent, at, role, content } and what its role has besides: files, pictures and sounds of a user, reasoning_content,
-// thought (its time), tool_calls, model, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds
-// another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
+// thought (its time), tool_calls, of (which MCP server has the tool of a name: { url, name }; not read from files, which are others'),
+// model, stats and cut of an answer, tool_call_id and name of a tool's result.  It never changes: what changes one adds another.  Turns of one parent are branches: editing a message or making an answer again adds one, and none is lost.  `at`
 // orders turns, and is later than the parent's.  No element of the page is known here.
 
 import { of_others } from "./others.js";

@@ -27,6 +27,7 @@ const set_fields = (from) => Object.fromEntries(FIELDS.filter((f) => typeof from
 let for_new = set_fields(read("localStorage", HERE, {})); // what new conversations begin with
 let own = null;     // the settings of the conversation that is shown, or null: it has not begun
 let changed = null; // takes them when they change
+let also = "";      // what is set elsewhere, in words: the MCP servers that are on
 
 // A field that holds what cannot be sent stays as it was.
 const typed = (f) => (by_id(f).checkValidity() ? by_id(f).value : (own ?? for_new)[f] ?? "");
@@ -42,9 +43,14 @@ export function show_settings(settings, told) {
   by_id("settings-scope").textContent = own ? "They apply to this conversation." : "They apply to new conversations.";
   by_id("settings-for-new").hidden = !own;
   fill(own ?? for_new, by_id("settings").open ? document.activeElement : null);
-  const words = in_force(own ?? for_new);
+  const words = [in_force(own ?? for_new), also].filter((w) => w).join(" · ");
   by_id("in-force").hidden = !words;
   by_id("in-force").textContent = words;
+}
+// These words are shown with those of the settings from now on.
+export function show_also(words) {
+  also = words;
+  show_settings(own, changed);
 }
 export const settings_for_new = () => ({ ...for_new });
 // What a file or the database has: only what is known.

@@ -1,5 +1,6 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
 import { heard, text_box, thumbnail } from "./attach.js";
+import { call_box, calls_form } from "./calls.js";
 import { button, by_id, copy_button, element, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
@@ -27,11 +28,6 @@ export function thought_box(open, turn = null) {
   return element("details", { class: "thought", open }, element("summary", {}, thought_words(turn)), element("div", { class: "text" }));
 }
 
-export function call_box(call) {
-  return element("div", { class: "call" }, "calls ", element("code", {}, name_of(call.function.name)), " with ",
-    element("code", {}, shown_of(call.function.arguments)));
-}
-
 // ‹ 2 of 3 › : the branches at this turn.  show(turn) brings one up.
 function branches(turn, conversation, show) {
   const all = conversation.branches(turn.parent), at = all.indexOf(turn);
@@ -40,16 +36,6 @@ function branches(turn, conversation, show) {
     button("‹", () => show(all[at - 1]), { "aria-label": "Earlier version", disabled: at === 0 }),
     element("span", {}, `${at + 1} of ${all.length}`),
     button("›", () => show(all[at + 1]), { "aria-label": "Later version", disabled: at === all.length - 1 }))];
-}
-
-// A form for what the tools answer: the person plays them.
-function results_form(turn, send) {
-  const areas = turn.tool_calls.map((c) => element("textarea", { rows: "1", placeholder: "Result of " + name_of(c.function.name),
-    "aria-label": "Result of " + name_of(c.function.name) }));
-  return element("form", { class: "results", onsubmit: (e) => {
-    e.preventDefault();
-    send(areas.map((a) => a.value));
-  } }, ...areas, element("div", { class: "row" }, element("button", { type: "submit" }, "Send results")));
 }
 
 // Puts an editor in the place of the box's body.  done(text) says whether it may close.
@@ -93,7 +79,8 @@ export function draw_turn(turn, conversation, last, acts) {
   if (attached.length) box.append(element("div", { class: "files" }, ...attached));
   if (turn.content)
     box.append(element("div", { class: "text" }, turn.role === "assistant" ? markdown(turn.content) : shown_of(turn.content)));
-  for (const c of turn.tool_calls ?? []) box.append(call_box(c));
+  const open = turn.tool_calls && last && !turn.cut;
+  if (!open) for (const c of turn.tool_calls ?? []) box.append(call_box(c));
   if (turn.stats) box.append(element("div", { class: "stats" }, name_of(turn.stats)));
   const row = element("div", { class: "acts" }, ...branches(turn, conversation, acts.show), copy_button(() => turn.content, "Copy"));
   if (turn.role !== "tool") row.append(button("Edit", () => acts.edit(turn, box)));
@@ -103,6 +90,6 @@ export function draw_turn(turn, conversation, last, acts) {
   }
   row.append(button("Delete", () => acts.remove(turn)));
   box.append(row);
-  if (turn.tool_calls && last && !turn.cut) box.append(results_form(turn, (values) => acts.results(turn, values)));
+  if (open) box.append(calls_form(turn, conversation, (values) => acts.results(turn, values)));
   return box;
 }

@@ -5,5 +5,6 @@ import './forming.mjs';
 import './hostile.mjs';
 import './keeping.mjs';
 import './documents.mjs';
+import './tools.mjs';
 import './looking.mjs';
 import './choosing.mjs';

@@ -110,8 +110,8 @@ class Doors(unittest.TestCase):
                 self.assertEqual(c.reply().body, plain.body)
                 c.close()
             self.assertEqual(len(tags), 2)
-        # The page connects to this server alone; its worker to no server.
-        for path, connects in (("/", "'self'"), ("/page/chat.js", "'self'"), ("/page/reader.js", None)):
+        # The page connects to this server alone; of its workers, one to no server, and one to those that a person names.
+        for path, connects in (("/", "'self'"), ("/page/chat.js", "'self'"), ("/page/reader.js", None), ("/page/mcp.js", "http: https:")):
             policy = dict(rule.strip().split(" ", 1) for rule in s.ask("GET", path).headers["content-security-policy"].split(";"))
             self.assertEqual((policy["default-src"], policy.get("connect-src")), ("'none'", connects), path)
         # A library, where the build has it, is kept compressed alone.

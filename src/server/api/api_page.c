@@ -10,7 +10,7 @@
 #include "web/web.h"
 
 /* Everything comes from this server; nothing is written into the page as code or style, and where the browser knows
- * Trusted Types, HTML may be made of text by DOMPurify alone, and workers of one file alone.  Pictures and sounds that a
+ * Trusted Types, HTML may be made of text by DOMPurify alone, and workers of two files alone.  Pictures and sounds that a
  * person attaches are blobs.  No other page may put it into a frame. */
 static const char policy[] =
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
@@ -23,6 +23,8 @@ static const struct {
 } workers[] = {
 	/* reads documents of strangers: it loads its libraries, and reaches nothing else */
 	{ "reader.js", "default-src 'none'; script-src 'self'" },
+	/* asks the MCP servers that a person has named, wherever they are; so the page itself need not be let out */
+	{ "mcp.js", "default-src 'none'; connect-src http: https:" },
 };
 
 static const char *policy_of(const struct web_file *f)
