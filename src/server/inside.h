@@ -12,7 +12,7 @@
 #include "server/http/gate.h"
 #include "server/known_models.h"
 #include "server/http/metrics.h"
-#include "server/api/response_store.h"
+#include "server/responses/response_store.h"
 #include "server/server.h"
 #include "server/http/workers.h"
 

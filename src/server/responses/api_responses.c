@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "server/chat/chat.h"
-#include "server/api/from_responses.h"
+#include "server/responses/from_responses.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/chat/structured.h"

@@ -1,5 +1,5 @@
 /* from_responses.c - see from_responses.h. */
-#include "server/api/from_responses.h"
+#include "server/responses/from_responses.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* response_store.c - see response_store.h. */
-#include "server/api/response_store.h"
+#include "server/responses/response_store.h"
 
 #include <stdlib.h>
 #include <string.h>
