@@ -50,6 +50,9 @@ struct server {
 	size_t n_all, cap_all;
 	struct metrics metrics;
 	struct response_store responses;
+	struct background *background; /* responses without a connection (responses/response_keep.h) */
+	int n_background;
+	size_t background_bytes; /* of the events of those that run, and of those that are still followed */
 	struct image_folders image_folders;
 	struct image_hosts image_hosts;
 

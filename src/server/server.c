@@ -438,6 +438,9 @@ int server_run(struct server *s, struct err *err)
 	s->stopping = true;
 	while (s->conns)
 		conn_close(s->conns, CAUSE_STOP);
+	for (size_t i = 0; i < s->n_all; i++)
+		if (s->all[i]->detached)
+			exchange_leave(s->all[i], CAUSE_STOP);
 	known_stop(s);
 	/* No worker may ask an engine anything once its owner closes it. */
 	workers_close(s);

@@ -85,6 +85,8 @@ test('replies are of the types that the packages declare', async () => {
 		...await both('/v1/responses', { input: 'What is the weather in Lima?', max_output_tokens: 40, temperature: 0 }, responses,
 			'OpenAI.Responses.Response', 'OpenAI.Responses.ResponseStreamEvent'),
 		['OpenAI.Responses.InputTokenCountResponse', await reply('/v1/responses/input_tokens', { input: 'x' })],
+		['OpenAI.Responses.Response', await reply('/v1/responses', { input: 'x', background: true, max_output_tokens: 1 })],
+		['OpenAI.Responses.ResponseStreamEvent[]', await reply('/v1/responses', { input: 'x', background: true, stream: true, max_output_tokens: 4 })],
 		...await both('/v1/messages', { model: model.id, messages, max_tokens: 40, temperature: 0 }, turns, 'Anthropic.Message', 'Anthropic.RawMessageStreamEvent'),
 		['Anthropic.MessageTokensCount', await reply('/v1/messages/count_tokens', { model: model.id, messages })],
 	];

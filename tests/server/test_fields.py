@@ -56,7 +56,7 @@ def fill(kinds, names):
         TAKEN[name] = kinds
 
 
-fill(BOOL, "normalize add_generation_prompt add_special add_special_tokens cache_prompt cache_report disable_fallback echo enable_thinking f16_kv ignore_eos "
+fill(BOOL, "background normalize add_generation_prompt add_special add_special_tokens cache_prompt cache_report disable_fallback echo enable_thinking f16_kv ignore_eos "
      "include_reasoning low_vram numa parallel_tool_calls parse_special penalize_newline raw return_progress return_token_strs skip_special_tokens "
      "spaces_between_special_tokens speculation store stream timings_per_token truncate turn_replay use_mlock use_mmap verbose vocab_only with_pieces")
 fill(STRING, "anthropic_version cache_salt guided_decoding_backend inference_geo input_prefix input_suffix instructions prompt_cache_key "
@@ -104,7 +104,7 @@ fill("ez", "guided_regex regex suffix")
 fill("s", "guided_choice")
 fill("t{o", "guided_json json_schema responseJsonSchema responseSchema")
 fill("e{o", "format")
-fill("", "adapter adapters audio backend_sampling background billing_policy compaction container content continue_final_message conversation "
+fill("", "adapter adapters audio backend_sampling billing_policy compaction container content continue_final_message conversation "
      "early_stopping ebnf encoding_format fallback_credit_token function_call grammar_lazy guided_grammar guided_whitespace_pattern "
      "include_stop_str_in_output input_type kv_transfer_params logit_bias_exclude max_tool_calls messages modalities moderation name output_format "
      "post_sampling_probs prediction previous_response_id prompt_embeds reasoning_effort reasoning_format response_format return_token_ids "

@@ -36,7 +36,7 @@ TAKEN = [
             "dry_allowed_length": 2, "dry_penalty_last_n": -1, "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "reasoning_format": "auto",
             "draft_model": ""}, None),
     (CHAT, {"samplers": ["top_k"], "backend_sampling": True, "draft_model": "small"}, "samplers, backend_sampling, draft_model"),
-    (RESPONSES, {"truncation": "auto", "background": True, "max_tool_calls": 3}, "truncation, background, max_tool_calls"),
+    (RESPONSES, {"truncation": "auto", "max_tool_calls": 3}, "truncation, max_tool_calls"),
     (RESPONSES, {"client_metadata": {"a": "b"}}, None),
     (RESPONSES, {"truncation": "disabled", "store": True, "text": {"verbosity": "medium"}}, None),
     (RESPONSES, {"text": {"verbosity": "low"}, "reasoning": {"effort": "medium", "summary": "auto"}}, "text.verbosity"),

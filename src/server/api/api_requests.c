@@ -70,7 +70,7 @@ static void list_ready(struct exchange *x)
 	for (size_t i = 0; i < s->n_all; i++) {
 		const struct exchange *one = s->all[i];
 
-		if (one->conn && one->key == x->key && one->route->endpoint->wake == generation_wake)
+		if ((one->conn || one->detached) && one->key == x->key && one->route->endpoint->wake == generation_wake)
 			put_rows(&b, one, now);
 	}
 	buf_puts(&b, "]}\n");

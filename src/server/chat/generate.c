@@ -345,7 +345,17 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 static void send_events(struct generation *g, const struct buf *out)
 {
 	g->sent |= out->n > 0;
-	conn_stream(g->x->conn, out->p, out->n);
+	if (!g->x->detached)
+		conn_stream(g->x->conn, out->p, out->n);
+	else if (out->n)
+		g->endpoint->apart_events(g, out->p, out->n);
+}
+
+static void end_stream(struct generation *g, const struct buf *out)
+{
+	send_events(g, out);
+	if (!g->x->detached)
+		conn_stream_end(g->x->conn);
 }
 
 /* Proxies and clients give up a connection on which nothing moves, as none does
@@ -383,7 +393,7 @@ static void tell_first(struct generation *g, struct choice *c, struct buf *out)
 	c->told_first = true;
 }
 
-static void begin_stream(struct generation *g)
+void generation_stream(struct generation *g)
 {
 	struct buf extra, out;
 
@@ -392,7 +402,7 @@ static void begin_stream(struct generation *g)
 	/* The second keeps a proxy of the nginx kind from gathering the stream. */
 	buf_puts(&extra, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
 	put_warnings(g, &extra);
-	if (!g->x->waited.began)
+	if (!g->x->waited.began && !g->x->detached)
 		conn_stream_begin(g->x->conn,
 		                  g->endpoint->stream_type ? g->endpoint->stream_type :
 		                                             "text/event-stream; charset=utf-8",
@@ -402,7 +412,8 @@ static void begin_stream(struct generation *g)
 	for (int i = 0; i < g->n_choice && !g->endpoint->first_when_started; i++)
 		tell_first(g, &g->choice[i], &out);
 	send_events(g, &out);
-	keep_alive(g);
+	if (!g->x->detached)
+		keep_alive(g);
 	buf_fini(&extra);
 	buf_fini(&out);
 }
@@ -441,15 +452,10 @@ static int submit_more(struct generation *g, struct problem *p)
 	return r;
 }
 
-void generation_ready(struct exchange *x)
+int generation_start(struct exchange *x, struct problem *p)
 {
 	struct generation *g = x->work;
-	struct problem p;
 
-	if (!g->n_prompt && g->endpoint->nothing) {
-		answer_nothing(g);
-		return;
-	}
 	g->n_choice = g->n_prompt * g->params.n;
 	g->choice = xcalloc((size_t)g->n_choice, sizeof *g->choice);
 	for (int i = 0; i < g->n_choice; i++) {
@@ -460,15 +466,25 @@ void generation_ready(struct exchange *x)
 		c->n_prompt = (int)g->prompt[c->prompt].n;
 		choice_open(g, c);
 	}
-	if (submit_more(g, &p)) {
-		exchange_refuse(x, &p); /* drop cancels those before it */
-		return;
-	}
+	if (submit_more(g, p))
+		return p->status; /* drop cancels those before it */
 	/* The engine has its copies. */
 	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt && !g->rows; i++)
 		tokens_fini(&g->prompt[i]);
-	if (g->params.stream)
-		begin_stream(g);
+	return 0;
+}
+
+void generation_ready(struct exchange *x)
+{
+	struct generation *g = x->work;
+	struct problem p;
+
+	if (!g->n_prompt && g->endpoint->nothing)
+		answer_nothing(g);
+	else if (generation_start(x, &p))
+		exchange_refuse(x, &p);
+	else if (g->params.stream)
+		generation_stream(g);
 }
 
 /* ---- from the engine ---- */
@@ -568,6 +584,8 @@ static void break_off(struct generation *g, const struct problem *why)
 	struct buf out;
 
 	p.shape = x->route->shape;
+	if (x->detached)
+		g->endpoint->apart_failed(g, &p);
 	if (!g->streaming) {
 		exchange_refuse(x, &p);
 		return;
@@ -581,8 +599,7 @@ static void break_off(struct generation *g, const struct problem *why)
 		problem_put(&out, &p);
 		event_end(&out);
 	}
-	conn_stream(x->conn, out.p, out.n);
-	conn_stream_end(x->conn);
+	end_stream(g, &out);
 	buf_fini(&out);
 	exchange_end(x);
 }
@@ -631,8 +648,7 @@ static void finish(struct generation *g)
 	buf_init(&out);
 	if (g->streaming) {
 		g->endpoint->close(g, &out);
-		conn_stream(x->conn, out.p, out.n);
-		conn_stream_end(x->conn);
+		end_stream(g, &out);
 	} else {
 		g->endpoint->whole(g, &out);
 		generation_reply(g, &out);
@@ -652,7 +668,7 @@ static bool pull(struct generation *g, struct choice *c)
 	struct buf out;
 
 	buf_init(&out);
-	while (!c->done && (!g->streaming || conn_has_room(conn))) {
+	while (!c->done && (!g->streaming || !conn || conn_has_room(conn))) {
 		size_t taken = 0;
 
 		while (!c->done && taken < FLUSH_BYTES && request_next(c->req, &ev)) {
@@ -727,7 +743,9 @@ void generation_wake(struct exchange *x)
 
 const struct generation *generation_running(const struct exchange *x)
 {
-	return x->conn && x->stage == RUNNING && x->route->endpoint->wake == generation_wake ? x->work : NULL;
+	return (x->conn || x->detached) && x->stage == RUNNING && x->route->endpoint->wake == generation_wake ?
+	               x->work :
+	               NULL;
 }
 
 void generation_stop(struct exchange *x, const struct problem *p)

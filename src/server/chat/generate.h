@@ -131,8 +131,11 @@ void generation_prep(struct exchange *x);
 /* generation_prep for a body that was parsed, which is taken over, and is read as that endpoint reads it. */
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body);
 void generation_ready(struct exchange *x);
+/* The two halves of generation_ready: gives the work to the engine, 0 or *p's status; and begins the stream. */
+int generation_start(struct exchange *x, struct problem *p);
+void generation_stream(struct generation *g);
 void generation_wake(struct exchange *x);
-/* The generation that the engine works on for x, or NULL: x has another endpoint, has no client any more, or
+/* The generation that the engine works on for x, or NULL: x has another endpoint, its client left, or
  * is still prepared by a worker, which writes to x->work.  Main thread. */
 const struct generation *generation_running(const struct exchange *x);
 void generation_drop(struct exchange *x);

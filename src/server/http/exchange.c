@@ -376,7 +376,7 @@ static void put_to_rest(struct exchange *x)
 	known_release(x);
 	if (x->heavy)
 		workers_trim(s);
-	x->heavy = false;
+	x->heavy = x->detached = false;
 	x->stage = AT_REST;
 	x->next = s->rest;
 	s->rest = x;
@@ -550,6 +550,39 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	}
 }
 
+struct exchange *exchange_detach(struct exchange *x, const struct route *route)
+{
+	struct exchange *y = take_exchange(x->srv);
+
+	y->conn = x->conn;
+	y->conn->x = y;
+	y->route = route;
+	y->t_begin = x->t_begin;
+	y->deadline_ns = 0;
+	y->status = 0;
+	y->problem.status = 0;
+	y->model = NULL;
+	y->cache_report = y->anthropic = y->cancelled = y->faulted = false;
+	y->access = (struct access){ 0 };
+	y->cause = CAUSE_LEFT;
+	y->key = x->key;
+	y->keyed = x->keyed;
+	memcpy(y->client, x->client, sizeof y->client);
+	memcpy(y->peer, x->peer, sizeof y->peer);
+	memcpy(y->request_id, x->request_id, sizeof y->request_id);
+	memcpy(y->waited.header, x->waited.header, sizeof y->waited.header);
+	y->waited.began = x->waited.began;
+	y->warned = x->warned;
+	buf_init(&x->warned);
+	random_id(y->id);
+	atomic_store(&y->gone, false);
+	y->stage = RUNNING;
+	x->waited.began = false;
+	x->conn = NULL;
+	x->detached = true;
+	return y;
+}
+
 void exchange_end(struct exchange *x)
 {
 	struct conn *c = x->conn;
@@ -613,7 +646,8 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 	for (size_t i = 0; i < s->n_all; i++) {
 		struct exchange *x = s->all[i];
 
-		if (x->stage == AT_REST || x->cancelled || !x->conn || x->key != key || !x->route->endpoint->prep)
+		if (x->stage == AT_REST || x->cancelled || (!x->conn && !x->detached) || x->key != key ||
+		    !x->route->endpoint->prep)
 			continue;
 		if ((strlen(x->request_id) == n && !memcmp(x->request_id, id, n)) ||
 		    (n >= strlen(x->id) && !memcmp(x->id, id + n - strlen(x->id), strlen(x->id)))) {
@@ -749,7 +783,7 @@ static void deliver(struct exchange *x, bool prepared)
 			guarded(x, x->route->endpoint->ready);
 	} else if (x->stage == PREPARING) {
 		waiting_begin(x);
-	} else if (x->stage == RUNNING && x->conn && x->route->endpoint->wake) {
+	} else if (x->stage == RUNNING && (x->conn || x->detached) && x->route->endpoint->wake) {
 		guarded(x, x->route->endpoint->wake);
 	}
 }

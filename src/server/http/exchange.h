@@ -82,6 +82,9 @@ struct endpoint {
 	void (*close)(struct generation *g, struct buf *out);
 	/* Streams: the last event of one that fails.  NULL: the error as a bare object. */
 	void (*error)(struct generation *g, const struct problem *p, struct buf *out);
+	/* Work without a connection (exchange_detach): events of its stream, and that it fails, with p.  NULL: it has none. */
+	void (*apart_events)(struct generation *g, const char *p, size_t n);
+	void (*apart_failed)(struct generation *g, const struct problem *p);
 	/* Not streams: the whole body. */
 	void (*whole)(struct generation *g, struct buf *out);
 	/* The whole reply to a request without a prompt, which only asks that the model is loaded.  NULL: every request has a
@@ -121,7 +124,7 @@ struct waited {
 
 struct exchange {
 	struct server *srv;
-	struct conn *conn; /* NULL: the client left */
+	struct conn *conn; /* NULL: the client left, or does not wait for it (detached) */
 	const struct route *route;
 	struct buf body, rest; /* rest: decoded path after a prefix route */
 	struct buf query;      /* as it came */
@@ -137,6 +140,7 @@ struct exchange {
 	bool cache_report;       /* asked for by header */
 	bool anthropic;          /* its client speaks that API: so a header says */
 	bool faulted;            /* prep was broken off */
+	bool detached;           /* it goes on without a connection */
 	bool heavy;              /* it took much memory */
 	bool cancelled;          /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
@@ -175,6 +179,9 @@ void exchange_leave(struct exchange *x, enum cause why);
 int exchange_fault(struct problem *p, int code);
 /* Counts x as cancelled for x->cause. */
 void exchange_cancelled(struct exchange *x, enum left_at at);
+/* The work of x, which has begun, goes on without its client.  The connection gets another exchange, for that route and under the
+ * names of x, which is to reply; it is returned. */
+struct exchange *exchange_detach(struct exchange *x, const struct route *route);
 /* Cancels what is named id (by request id, or by the id of the answer) and came
  * with this key; returns how many there were. */
 int exchange_cancel(struct server *s, const char *id, size_t n, int key);

@@ -1,10 +1,11 @@
-/* api_kept.c - GET and DELETE /v1/responses/{id} and paths below it: answers that are kept (response_store.h). */
-#include <stdio.h>
+/* api_kept.c - GET and DELETE /v1/responses/{id} and paths below it: answers that are kept (response_store.h), or run in the
+ * background (response_keep.h). */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "server/inside.h"
+#include "server/responses/response_items.h"
+#include "server/responses/response_keep.h"
 #include "server/routes.h"
 
 static void none(struct exchange *x)
@@ -16,110 +17,127 @@ static void none(struct exchange *x)
 	exchange_refuse(x, &p);
 }
 
-static const char *item_id(const struct json *item)
+/* Whether the id is that of a response: conversations are kept in the same store. */
+static bool is_response(const struct exchange *x)
+{
+	return !strncmp(x->rest.p, "resp_", 5);
+}
+
+static void reply(struct exchange *x, struct buf *b)
+{
+	buf_putc(b, '\n');
+	exchange_reply(x, 200, "application/json", b->p, b->n);
+}
+
+/* GET /v1/responses/{id}/input_items. */
+static void get_items(struct exchange *x)
+{
+	struct json *items;
+	struct problem p;
+	struct buf b;
+
+	buf_init(&b);
+	if (!is_response(x) || !response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_ITEMS, &b)) {
+		none(x);
+	} else {
+		items = items_parse(&b);
+		buf_reset(&b);
+		if (items_page(x, items, &b, &p))
+			exchange_refuse(x, &p);
+		else
+			exchange_reply_whole(x, 200, "application/json", &b);
+		json_free(items);
+	}
+	buf_fini(&b);
+}
+
+/* The events after number starting_after; *from: how many come before them. */
+static int read_start(const struct exchange *x, size_t *from, struct problem *p)
 {
 	size_t n;
-	const char *s = json_str(json_get(item, "id"), &n);
+	const char *s = exchange_query(x, "starting_after", &n);
 
-	return s ? s : "";
+	*from = 0;
+	for (size_t i = 0; s && i < n; i++) {
+		if (s[i] < '0' || s[i] > '9' || n > 9)
+			return problem_set(p, 400, "invalid_value", "starting_after",
+			                   "starting_after must be the sequence_number of an event");
+		*from = *from * 10 + (size_t)(s[i] - '0');
+	}
+	*from += s != NULL;
+	return 0;
 }
 
-static void put_id(struct buf *out, const char *name, const struct json *item)
+static void get_stream(struct exchange *x, struct background *b)
 {
-	buf_printf(out, ",\"%s\":", name);
-	if (item)
-		json_put_cstr(out, item_id(item));
-	else
-		buf_puts(out, "null");
-}
+	struct problem p;
+	struct buf events;
+	size_t from;
 
-/* GET /v1/responses/{id}/input_items: limit (20), order (desc), after. */
-static void list_items(struct exchange *x, const struct buf *kept)
-{
-	enum { LIMIT = 20, LIMIT_MAX = 100 };
-	const char *limit, *order, *after;
-	size_t n_limit = 0, n_order = 0, n_after = 0, n, from = 0, to;
-	struct json *items;
-	struct buf b;
-	long most = LIMIT;
-	bool rising;
-
-	limit = exchange_query(x, "limit", &n_limit);
-	order = exchange_query(x, "order", &n_order);
-	after = exchange_query(x, "after", &n_after);
-	if (limit)
-		most = strtol(limit, NULL, 10);
-	rising = order && n_order == 3 && !memcmp(order, "asc", 3);
-	if (most < 1 || most > LIMIT_MAX || (order && !rising && (n_order != 4 || memcmp(order, "desc", 4)))) {
-		struct problem p;
-
-		problem_set(&p, 400, "invalid_value", most < 1 || most > LIMIT_MAX ? "limit" : "order",
-		            "limit must be from 1 to %d, order asc or desc", LIMIT_MAX);
+	buf_init(&events);
+	if (read_start(x, &from, &p)) {
 		exchange_refuse(x, &p);
-		return;
+	} else if (b && background_streams(b)) {
+		background_follow(x, b, from);
+	} else if (!b && (!is_response(x) ||
+	                  !response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_EVENTS, &events))) {
+		none(x);
+	} else if (!events.n) {
+		problem_set(
+			&p, 400, "unsupported_value", "stream",
+			"the events of this response are not kept: it was not made with background and stream, or they "
+			"were too large");
+		exchange_refuse(x, &p);
+	} else {
+		buf_drop(&events, events_after(events.p, events.n, &from));
+		exchange_reply_whole(x, 200, "text/event-stream; charset=utf-8", &events);
 	}
-	buf_init(&b);
-	buf_printf(&b, "[%s]", kept->n ? kept->p : "");
-	items = json_parse(b.p, b.n, 200, NULL);
-	buf_reset(&b);
-	n = json_len(items);
-	for (size_t i = 0; after && i < n; i++) {
-		const char *id = item_id(json_at(items, rising ? i : n - 1 - i));
-
-		if (strlen(id) == n_after && !memcmp(id, after, n_after))
-			from = i + 1;
-	}
-	to = n - from > (size_t)most ? from + (size_t)most : n;
-	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
-	for (size_t i = from; i < to; i++) {
-		if (i > from)
-			buf_putc(&b, ',');
-		json_put(&b, json_at(items, rising ? i : n - 1 - i));
-	}
-	buf_putc(&b, ']');
-	put_id(&b, "first_id", from < to ? json_at(items, rising ? from : n - 1 - from) : NULL);
-	put_id(&b, "last_id", from < to ? json_at(items, rising ? to - 1 : n - to) : NULL);
-	buf_printf(&b, ",\"has_more\":%s}\n", to < n ? "true" : "false");
-	exchange_reply(x, 200, "application/json", b.p, b.n);
-	json_free(items);
-	buf_fini(&b);
+	buf_fini(&events);
 }
 
 static void get(struct exchange *x)
 {
 	static const char list[] = "/input_items";
 	size_t n = x->rest.n, len = sizeof list - 1, n_stream;
-	bool items = n > len && !memcmp(x->rest.p + n - len, list, len);
 	const char *stream = exchange_query(x, "stream", &n_stream);
+	struct background *behind;
 	struct buf b;
 
+	if (n > len && !memcmp(x->rest.p + n - len, list, len)) {
+		x->rest.p[x->rest.n -= len] = 0;
+		get_items(x);
+		return;
+	}
+	behind = background_find(x->srv, x->rest.p, x->key);
 	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
-		struct problem p;
-
-		problem_set(&p, 400, "unsupported_field", "stream",
-		            "stream is not supported by this server: what is kept comes whole");
-		exchange_refuse(x, &p);
+		get_stream(x, behind);
 		return;
 	}
 	buf_init(&b);
-	if (items)
-		x->rest.p[x->rest.n -= len] = 0;
-	if (!response_store_get(&x->srv->responses, x->rest.p, x->key, items ? KEPT_ITEMS : KEPT_OBJECT, &b)) {
-		none(x);
-	} else if (items) {
-		list_items(x, &b);
+	if (behind) {
+		background_put(behind, &b);
+		reply(x, &b);
+	} else if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b)) {
+		reply(x, &b);
 	} else {
-		buf_putc(&b, '\n');
-		exchange_reply(x, 200, "application/json", b.p, b.n);
+		none(x);
 	}
 	buf_fini(&b);
+}
+
+/* A response that runs in the background ends, and is in the store. */
+static void end_background(struct exchange *x)
+{
+	if (background_find(x->srv, x->rest.p, x->key))
+		exchange_cancel(x->srv, x->rest.p, x->rest.n, x->key);
 }
 
 static void drop(struct exchange *x)
 {
 	struct buf b;
 
-	if (!response_store_drop(&x->srv->responses, x->rest.p, x->key)) {
+	end_background(x);
+	if (!is_response(x) || !response_store_drop(&x->srv->responses, x->rest.p, x->key)) {
 		none(x);
 		return;
 	}
@@ -131,7 +149,7 @@ static void drop(struct exchange *x)
 	buf_fini(&b);
 }
 
-/* POST /v1/responses/{id}/cancel: a kept response has always ended, and is returned as it is; other paths behind the id. */
+/* POST /v1/responses/{id}/cancel: one that has ended is returned as it is; other paths behind the id. */
 static void cancel(struct exchange *x)
 {
 	static const char end[] = "/cancel";
@@ -145,13 +163,12 @@ static void cancel(struct exchange *x)
 		return;
 	}
 	x->rest.p[x->rest.n -= len] = 0;
+	end_background(x);
 	buf_init(&b);
-	if (response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b)) {
-		buf_putc(&b, '\n');
-		exchange_reply(x, 200, "application/json", b.p, b.n);
-	} else {
+	if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b))
+		reply(x, &b);
+	else
 		none(x);
-	}
 	buf_fini(&b);
 }
 
@@ -167,5 +184,7 @@ static void compact(struct exchange *x)
 
 const struct endpoint response_cancel_endpoint = { .ready = cancel };
 const struct endpoint response_compact_endpoint = { .ready = compact };
-const struct endpoint response_get_endpoint = { .ready = get };
+const struct endpoint response_get_endpoint = {
+	.ready = get, .wake = follower_wake, .drop = follower_drop, .abandon = follower_drop
+};
 const struct endpoint response_drop_endpoint = { .ready = drop };

@@ -80,7 +80,7 @@ void response_store_fini(struct response_store *s)
 void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT])
 {
 	size_t bytes = sizeof(struct kept_response) + strlen(id) + 64; /* 64: what malloc adds */
-	struct kept_response *r, **at;
+	struct kept_response *r, *old, **at;
 
 	for (int i = 0; i < N_KEPT; i++)
 		bytes += part[i]->n;
@@ -95,6 +95,8 @@ void response_store_put(struct response_store *s, const char *id, int key, const
 		buf_put(&r->part[i], part[i]->p, part[i]->n);
 	}
 	fault_lock(&s->lock);
+	if ((old = find_response(s, id, key)))
+		drop(s, old);
 	while (s->bytes + bytes > s->bytes_max)
 		drop(s, s->oldest);
 	at = bucket_of(s, id);

@@ -26,12 +26,12 @@ struct response_store {
 void response_store_init(struct response_store *s, size_t bytes_max);
 void response_store_fini(struct response_store *s);
 
-/* Parts of a kept response: the object as it is returned again; messages, the conversation that it ends; items, its
- * input; tools, the items with tools of the whole conversation.  All but the first are elements of an array, without
- * brackets. */
-enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, KEPT_TOOLS, N_KEPT };
+/* Parts of a kept response: the object as it is returned again; messages, the conversation that it ends, of one that did not
+ * complete none; items, its input; tools, the items with tools of the whole conversation; the events of one in the background.
+ * Messages, items and tools are elements of an array, without brackets. */
+enum kept_part { KEPT_OBJECT, KEPT_MESSAGES, KEPT_ITEMS, KEPT_TOOLS, KEPT_EVENTS, N_KEPT };
 
-/* Keeps copies.  Larger than the whole store: not kept. */
+/* Keeps copies, in place of what had that id.  Larger than the whole store: not kept. */
 void response_store_put(struct response_store *s, const char *id, int key, const struct buf *const part[N_KEPT]);
 /* Appends a part of what is kept of id.  False: there is no such thing for
  * this key. */
