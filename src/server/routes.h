@@ -6,9 +6,10 @@
 
 extern const struct endpoint adapters_endpoint, adapters_set_endpoint, cache_drop_endpoint, cache_explain_endpoint,
 	cache_node_endpoint, cache_pin_endpoint, cache_tree_endpoint, cache_unpin_endpoint, cache_warm_endpoint,
-	chat_endpoint, completions_endpoint, count_tokens_endpoint, detokenize_endpoint, embed_endpoint,
-	gemini_endpoint, health_endpoint, infill_endpoint, input_tokens_endpoint, messages_endpoint, metrics_endpoint,
-	model_endpoint, models_endpoint, native_endpoint, ollama_chat_endpoint, ollama_embed_endpoint,
+	chat_endpoint, completions_endpoint, conversation_create_endpoint, conversation_drop_endpoint,
+	conversation_get_endpoint, conversation_post_endpoint, count_tokens_endpoint, detokenize_endpoint,
+	embed_endpoint, gemini_endpoint, health_endpoint, infill_endpoint, input_tokens_endpoint, messages_endpoint,
+	metrics_endpoint, model_endpoint, models_endpoint, native_endpoint, ollama_chat_endpoint, ollama_embed_endpoint,
 	ollama_embeddings_endpoint, ollama_generate_endpoint, ollama_ps_endpoint, ollama_show_endpoint,
 	ollama_tags_endpoint, ollama_unsupported_endpoint, ollama_version_endpoint, page_endpoint, props_endpoint,
 	requests_endpoint, requests_list_endpoint, response_cancel_endpoint, response_compact_endpoint,

@@ -1,4 +1,4 @@
-// OpenAI's client: responses in the background, their streams from any event on.
+// OpenAI's client: responses in the background, their streams from any event on, and conversations.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
@@ -44,4 +44,21 @@ test('a stream that is left goes on from the event after', async () => {
 		if (e.type === 'response.output_text.delta') text += e.delta;
 	}
 	assert.equal(text, plain.output_text);
+});
+
+test('conversations', async () => {
+	const { conversations } = openai;
+	const c = await conversations.create({ metadata: { topic: 'demo' }, items: [{ role: 'user', content: 'Hello.' }] });
+	assert.deepEqual((await conversations.update(c.id, { metadata: { topic: 'other' } })).metadata, { topic: 'other' });
+	await openai.responses.create({ ...ask, conversation: c.id });
+	await conversations.items.create(c.id, { items: [{ role: 'user', content: 'And then?' }] });
+	const roles = [];
+	for await (const item of conversations.items.list(c.id, { order: 'asc', limit: 2 })) roles.push(item);
+	assert.deepEqual(roles.map((i) => i.role ?? i.type), ['user', 'user', 'assistant', 'user']);
+	assert.equal((await conversations.items.retrieve(roles[0].id, { conversation_id: c.id })).content[0].text, 'Hello.');
+	assert.equal((await conversations.items.delete(roles[0].id, { conversation_id: c.id })).id, c.id);
+	assert.equal((await conversations.items.list(c.id)).data.length, 3);
+	assert.equal((await conversations.retrieve(c.id)).metadata.topic, 'other');
+	assert.equal((await conversations.delete(c.id)).deleted, true);
+	await assert.rejects(conversations.retrieve(c.id), { status: 404 });
 });

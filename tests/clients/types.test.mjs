@@ -75,7 +75,7 @@ async function both(path, common, mores, whole, events) {
 }
 
 test('replies are of the types that the packages declare', async () => {
-	const { data: [model] } = await reply('/v1/models');
+	const { data: [model] } = await reply('/v1/models'), talk = await reply('/v1/conversations', { items: [{ role: 'user', content: 'x' }] });
 	const replies = [
 		['OpenAI.Model', model],
 		...await both('/v1/chat/completions', { messages, max_completion_tokens: 40, temperature: 0 }, chats, 'OpenAI.ChatCompletion', 'OpenAI.ChatCompletionChunk'),
@@ -87,6 +87,9 @@ test('replies are of the types that the packages declare', async () => {
 		['OpenAI.Responses.InputTokenCountResponse', await reply('/v1/responses/input_tokens', { input: 'x' })],
 		['OpenAI.Responses.Response', await reply('/v1/responses', { input: 'x', background: true, max_output_tokens: 1 })],
 		['OpenAI.Responses.ResponseStreamEvent[]', await reply('/v1/responses', { input: 'x', background: true, stream: true, max_output_tokens: 4 })],
+		['OpenAI.Conversations.Conversation', talk],
+		['OpenAI.Responses.Response', await reply('/v1/responses', { input: 'x', conversation: talk.id, max_output_tokens: 1 })],
+		['OpenAI.Conversations.ConversationItemList', await reply(`/v1/conversations/${talk.id}/items`)],
 		...await both('/v1/messages', { model: model.id, messages, max_tokens: 40, temperature: 0 }, turns, 'Anthropic.Message', 'Anthropic.RawMessageStreamEvent'),
 		['Anthropic.MessageTokensCount', await reply('/v1/messages/count_tokens', { model: model.id, messages })],
 	];

@@ -753,7 +753,7 @@ class Responses(Shared):
             ({"input": "x", "tools": [5]}, 400, "tools[0]", "an object"),
             ({"input": "x", "response_format": {"type": "json_object"}}, 400, "response_format", "use text.format"),
             ({"input": "x", "reasoning_effort": "low"}, 400, "reasoning_effort", "use reasoning.effort"),
-            ({"input": "x", "conversation": "c"}, 400, "conversation", "not supported"),
+            ({"input": "x", "conversation": "c"}, 404, "conversation", "no conversation"),
             ({"input": "x", "model": "gpt-4"}, 404, "model", "gpt-4"),
         ]:
             with self.subTest(body=body):

@@ -1,4 +1,4 @@
-"""Responses in the background: what /v1/responses keeps.
+"""Responses in the background, and conversations: what /v1/responses and /v1/conversations keep.
 
     test_background.py STUB_SERVER TOKENIZER"""
 import itertools
@@ -11,7 +11,7 @@ import unittest
 
 from serverkit import PATIENCE, SharedStub, request, stub
 
-RESPONSES = "/v1/responses"
+RESPONSES, TALKS = "/v1/responses", "/v1/conversations"
 MOST = 64           # BACKGROUND_MAX
 
 
@@ -226,7 +226,9 @@ class Background(Kit):
         self.addCleanup(s.close)
         one, two = {"Authorization": "Bearer first"}, {"Authorization": "Bearer second"}
         id = s.post(RESPONSES, {"input": "say queue", "background": True}, one).json()["id"]
-        for method, path in (("GET", f"{RESPONSES}/{id}"), ("POST", f"{RESPONSES}/{id}/cancel"), ("DELETE", f"{RESPONSES}/{id}")):
+        talk = s.post(TALKS, {}, one).json()["id"]
+        for method, path in (("GET", f"{RESPONSES}/{id}"), ("POST", f"{RESPONSES}/{id}/cancel"), ("DELETE", f"{RESPONSES}/{id}"),
+                             ("GET", f"{TALKS}/{talk}"), ("DELETE", f"{TALKS}/{talk}")):
             self.assertEqual(s.ask(method, path, {} if method == "POST" else None, two).status, 404)
         self.assertEqual(s.ask("GET", f"{RESPONSES}/{id}", None, one).json()["status"], "queued")
 
@@ -236,6 +238,117 @@ class Background(Kit):
         f.flush()
         self.addCleanup(f.close)
         return f.name
+
+
+class Conversations(Kit):
+    def talk(self, **body):
+        r = self.s.post(TALKS, body)
+        self.assertEqual(r.status, 200, r.text())
+        return r.json()
+
+    def items(self, id, query="?order=asc"):
+        return self.s.ask("GET", f"{TALKS}/{id}/items{query}").json()
+
+    def texts(self, id):
+        return [i["content"][0]["text"] for i in self.items(id)["data"]]
+
+    def tokens(self, text):
+        return self.s.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json()["count"]
+
+    def test_objects(self):
+        made = self.talk(metadata={"topic": "demo"}, items=[{"role": "user", "content": "Hello"}])
+        self.assertEqual((made["object"], made["metadata"], made["id"][:5]), ("conversation", {"topic": "demo"}, "conv_"))
+        path = f"{TALKS}/{made['id']}"
+        self.assertEqual(self.s.ask("GET", path).json(), made)
+        new = self.s.post(path, {"metadata": {"topic": "other"}}).json()
+        self.assertEqual(new, made | {"metadata": {"topic": "other"}})
+        self.assertEqual(self.s.ask("GET", path).json(), new)
+        added = self.s.post(path + "/items", {"items": [{"role": "user", "content": "two"}, {"role": "assistant", "content": "three"}]}).json()
+        self.assertEqual((added["object"], len(added["data"]), added["has_more"], added["first_id"]), ("list", 2, False, added["data"][0]["id"]))
+        self.assertEqual(self.texts(made["id"]), ["Hello", "two", "three"])
+        self.assertEqual([i["content"][0]["text"] for i in self.items(made["id"], "")["data"]], ["three", "two", "Hello"])
+        page = self.items(made["id"], "?limit=2&order=asc")
+        rest = self.items(made["id"], "?limit=2&order=asc&after=" + page["last_id"])
+        self.assertEqual((page["has_more"], rest["has_more"], len(rest["data"])), (True, False, 1))
+        item = added["data"][1]
+        self.assertEqual(self.s.ask("GET", f"{path}/items/{item['id']}").json(), item)
+        self.assertEqual(self.s.ask("DELETE", f"{path}/items/{added['first_id']}").json(), new)
+        self.assertEqual(self.texts(made["id"]), ["Hello", "three"])
+        self.refused(self.s.ask("GET", f"{path}/items/{added['first_id']}"), 404, "item_not_found")
+        self.assertEqual(self.s.ask("DELETE", path).json(), {"id": made["id"], "object": "conversation.deleted", "deleted": True})
+        for method, more in (("GET", ""), ("DELETE", ""), ("GET", "/items"), ("GET", "/items/x"), ("DELETE", "/items/x")):
+            self.refused(self.s.ask(method, path + more), 404, "conversation_not_found")
+        self.refused(self.s.post(path, {"metadata": {}}), 404, "conversation_not_found")
+        self.refused(self.s.post(path + "/items", {"items": []}), 404, "conversation_not_found")
+
+    def test_goes_on(self):
+        """A conversation holds what was said: the prompt is that of the messages one by one."""
+        id = self.talk(items=[{"role": "user", "content": "one"}])["id"]
+        a = self.s.post(RESPONSES, {"input": "two", "conversation": id, "max_output_tokens": 2}).json()
+        self.assertEqual((a["conversation"], a["usage"]["input_tokens"]), ({"id": id}, self.tokens("onetwo")))
+        said = a["output"][0]["content"][0]["text"]
+        self.assertEqual(self.texts(id), ["one", "two", said])
+        self.assertEqual(self.items(id)["data"][-1]["id"], a["output"][0]["id"])
+        stream = events(self.s.post(RESPONSES, {"input": "three", "conversation": {"id": id}, "max_output_tokens": 1, "stream": True, "store": False}).text())
+        b = stream[-1][1]["response"]
+        self.assertEqual(b["usage"]["input_tokens"], self.tokens("onetwo" + said + "three"))
+        self.assertEqual(len(self.texts(id)), 5)
+        self.assertEqual(self.get(b["id"]).status, 404)
+        c = self.s.post(RESPONSES, {"input": "four", "conversation": id, "max_output_tokens": 1, "background": True}).json()
+        self.until(c["id"], "incomplete")
+        self.assertEqual((len(self.texts(id)), self.texts(id)[5]), (7, "four"))
+        # A failed one adds nothing.
+        self.s.post(RESPONSES, {"input": "say fail", "conversation": self.talk()["id"]})
+        other = self.talk()["id"]
+        self.s.post(RESPONSES, {"input": "say fail", "conversation": other})
+        self.assertEqual(self.texts(other), [])
+
+    def test_tools_stay(self):
+        tool = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+        id = self.talk(items=[{"type": "additional_tools", "tools": [tool]}])["id"]
+        plain = self.s.post(RESPONSES, {"input": "x", "max_output_tokens": 1}).json()["usage"]["input_tokens"]
+        shown = self.s.post(RESPONSES, {"input": "x", "max_output_tokens": 1, "conversation": id}).json()["usage"]["input_tokens"]
+        self.assertGreater(shown, plain)
+
+    def test_refused(self):
+        id = self.talk()["id"]
+        kept = self.s.post(RESPONSES, {"input": "x", "max_output_tokens": 1}).json()["id"]
+        say = {"input": "x", "max_output_tokens": 1}
+        self.refused(self.s.post(RESPONSES, say | {"conversation": id, "previous_response_id": kept}), 400, "invalid_value", "conversation")
+        self.refused(self.s.post(RESPONSES, say | {"conversation": "conv_none"}), 404, "conversation_not_found", "conversation")
+        self.refused(self.s.post(RESPONSES, say | {"conversation": 5}), 400, "invalid_type", "conversation")
+        r = self.s.post(RESPONSES, say | {"conversation": self.talk(items=[{"role": "user", "content": 5}])["id"]})
+        self.refused(r, 400, "invalid_type", "conversation")
+        self.assertIn("input[0].content must be", r.text())
+        # Ids of one kind do not name the other.
+        self.refused(self.s.post(RESPONSES, say | {"conversation": kept}), 404, "conversation_not_found", "conversation")
+        self.refused(self.s.post(RESPONSES, say | {"previous_response_id": id}), 404, "previous_response_not_found", "previous_response_id")
+        self.refused(self.s.ask("GET", f"{RESPONSES}/{id}"), 404, "response_not_found")
+        self.refused(self.s.ask("DELETE", f"{RESPONSES}/{id}"), 404, "response_not_found")
+        self.refused(self.s.ask("DELETE", f"{TALKS}/{kept}"), 404, "conversation_not_found")
+        for body, param in (({"metadata": 5}, "metadata"), ({"metadata": {"a": 5}}, "metadata.a"), ({"metadata": {"a": "x" * 513}}, "metadata.a"),
+                            ({"metadata": {str(i): "x" for i in range(17)}}, "metadata"), ({"items": 5}, "items"), ({"items": [5]}, "items[0]"),
+                            ({"items": [{"content": "x"}]}, "items[0].role"), ({"items": [{"type": 5}]}, "items[0].type"),
+                            ({"items": [{"role": "user", "content": "x"}] * 21}, "items")):
+            r = self.s.post(TALKS, body)
+            self.assertEqual((r.status, r.error()["param"]), (400, param), r.text())
+        self.assertEqual(self.s.post(f"{TALKS}/{id}", {}).error()["param"], "metadata")
+        self.assertEqual(self.s.post(f"{TALKS}/{id}/items", {}).error()["param"], "items")
+        for method, more in (("GET", "/zork"), ("POST", "/items/x"), ("DELETE", "/items"), ("POST", "/zork")):
+            self.assertEqual(self.s.ask(method, f"{TALKS}/{id}{more}", {} if method == "POST" else None).status, 404)
+        for query in ("limit=0", "limit=101", "order=up"):
+            self.assertEqual(self.s.ask("GET", f"{TALKS}/{id}/items?{query}").status, 400)
+
+    def test_bounded(self):
+        s = stub(response_bytes=20000)
+        self.addCleanup(s.close)
+        self.assertEqual(s.post(TALKS, {"items": [{"role": "user", "content": "x" * 30000}]}).status, 413)
+        id = s.post(TALKS, {}).json()["id"]
+        add = {"items": [{"role": "user", "content": "x" * 6000}]}
+        got = [s.post(f"{TALKS}/{id}/items", add).status for _ in range(5)]
+        self.assertEqual(got[:3], [200, 200, 200])
+        self.assertEqual(set(got[3:]) & {200}, set())
+        self.assertEqual(s.post(TALKS, {}).status, 200)
 
 
 if __name__ == "__main__":

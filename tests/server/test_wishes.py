@@ -47,7 +47,7 @@ TAKEN = [
 REFUSED = [
     (CHAT, {"best_of": 2}, "best_of"), (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"lora": [{"id": 0}]}, "lora"),
     (CHAT, {"functions": [{"name": "f"}]}, "functions"), (CHAT, {"typ_p": 0.5}, "typ_p"), (CHAT, {"reasoning_format": "none"}, "reasoning_format"), (CHAT, {"use_beam_search": True}, "use_beam_search"),
-    (MESSAGES, {"parallel_tool_calls": False}, "parallel_tool_calls"), (RESPONSES, {"conversation": "c"}, "conversation"),
+    (MESSAGES, {"parallel_tool_calls": False}, "parallel_tool_calls"), (RESPONSES, {"prompt": "c"}, "prompt"),
     (COMPLETIONS, {"allowed_token_ids": [1]}, "allowed_token_ids"),
 ]
 # Names of other servers, of one thing.

@@ -60,7 +60,7 @@ static const struct field response_fields[] = {
 	SYNONYM("max_tokens", "max_output_tokens"),
 	OTHER_LIMITS("max_output_tokens"),
 	{ "background" },
-	{ "conversation", "" },
+	{ "conversation" },
 	{ "prompt", "" },
 	IGNORED("max_tool_calls", ""),
 	{ "messages", "", "use input" },
@@ -159,6 +159,57 @@ static int read_previous(struct generation *g, const char *id, struct problem *p
 	return 0;
 }
 
+/* p says what of an item of the conversation cannot be read. */
+static int bad_item(const char *id, struct problem *p)
+{
+	struct problem of_item = *p;
+
+	return problem_set(p, of_item.status, of_item.code, "conversation", "of the items of conversation %.60s: %s",
+	                   id, of_item.message);
+}
+
+/* Begins with the items of a conversation: an id, or an object with one. */
+static int read_conversation(struct generation *g, bool previous, struct problem *p)
+{
+	const struct json *v = json_get(g->body, "conversation"), *item;
+	struct responses *own = g->own;
+	struct json *items;
+	struct buf kept;
+	size_t n;
+	const char *id;
+	int r = 0;
+
+	if (json_kind(v) == JSON_NULL)
+		return 0;
+	if (!(id = json_str(json_kind(v) == JSON_OBJECT ? json_get(v, "id") : v, &n)))
+		return field_wrong(p, "conversation", "an id, or an object with one", v);
+	if (previous)
+		return problem_set(p, 400, "invalid_value", "conversation",
+		                   "conversation and previous_response_id exclude each other");
+	buf_init(&kept);
+	if (!g->x || strncmp(id, "conv_", 5) != 0 || n >= sizeof own->conversation ||
+	    !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_ITEMS, &kept)) {
+		buf_fini(&kept);
+		return problem_set(p, 404, "conversation_not_found", "conversation",
+		                   "there is no conversation \"%.60s\" here, or no longer", id);
+	}
+	memcpy(own->conversation, id, n + 1);
+	items = items_parse(&kept);
+	if (json_len(items) && (r = responses_input(items, &g->images, &own->history, p)))
+		r = bad_item(id, p);
+	for (size_t i = 0; i < json_len(items); i++) {
+		item = json_at(items, i);
+		if (!json_len(tools_in_item(item)))
+			continue;
+		if (own->tools.n)
+			buf_putc(&own->tools, ',');
+		json_put(&own->tools, item);
+	}
+	json_free(items);
+	buf_fini(&kept);
+	return r;
+}
+
 static int read_input(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct responses *own = g->own;
@@ -168,7 +219,8 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	int r;
 
 	if ((r = field_value(g->body, "previous_response_id", JSON_STRING, &previous, p)) ||
-	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
+	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)) ||
+	    (r = read_conversation(g, previous != NULL, p)))
 		return r;
 	if ((id = json_str(previous, &n)) && (r = read_previous(g, id, p)))
 		return r;
@@ -177,7 +229,7 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	chat_tell_compaction(g, json_get(g->body, "input"), "input");
 	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
-	if (g->params.store)
+	if (g->params.store || *own->conversation)
 		items_put(json_get(g->body, "input"), &own->items);
 	put_messages(instructions, &own->history, &c->messages);
 	return 0;
@@ -257,6 +309,11 @@ static void make_echo(struct generation *g, const struct chat *c)
 		b,
 		",\"service_tier\":\"default\",\"access_programs\":null,\"top_logprobs\":%d,\"truncation\":\"disabled\"",
 		g->params.top_logprobs);
+	if (!*own->conversation)
+		return;
+	buf_puts(b, ",\"conversation\":{\"id\":");
+	json_put_cstr(b, own->conversation);
+	buf_putc(b, '}');
 }
 
 /* The tools of the body and of the conversation's items. */

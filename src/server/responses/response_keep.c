@@ -99,6 +99,14 @@ void response_put_last(struct generation *g, struct buf *out)
 	response_put(g, c->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
 	buf_init(&object);
 	buf_init(&none);
+	if (*own->conversation) {
+		buf_put(&object, own->items.p, own->items.n);
+		if (object.n && c->split.n_piece)
+			buf_putc(&object, ',');
+		response_put_items(g, c, &object);
+		response_store_append(store, own->conversation, g->x->key, KEPT_ITEMS, &object);
+		buf_reset(&object);
+	}
 	if (g->params.store) {
 		buf_put(&object, out->p + at, out->n - at);
 		put_answer(c, &own->history);

@@ -137,6 +137,61 @@ bool response_store_get(struct response_store *s, const char *id, int key, enum 
 	return f.found;
 }
 
+/* r grew by `more` bytes and lost `less`: others are dropped until all fit, and r itself if it alone does not.  False: it was. */
+static bool resized(struct response_store *s, struct kept_response *r, size_t more, size_t less)
+{
+	bool kept;
+
+	r->bytes += more - less;
+	s->bytes += more - less;
+	unlink_age(s, r);
+	make_newest(s, r);
+	while (s->bytes > s->bytes_max && s->oldest != r)
+		drop(s, s->oldest);
+	kept = s->bytes <= s->bytes_max;
+	if (!kept)
+		drop(s, r);
+	return kept;
+}
+
+bool response_store_append(struct response_store *s, const char *id, int key, enum kept_part part,
+                           const struct buf *more)
+{
+	struct kept_response *r;
+	bool kept = false;
+
+	fault_lock(&s->lock);
+	r = find_response(s, id, key);
+	if (r) {
+		bool comma = r->part[part].n > 0;
+
+		if (comma)
+			buf_putc(&r->part[part], ',');
+		buf_put(&r->part[part], more->p, more->n);
+		kept = resized(s, r, more->n + comma, 0);
+	}
+	fault_unlock(&s->lock);
+	return kept;
+}
+
+bool response_store_replace(struct response_store *s, const char *id, int key, enum kept_part part,
+                            const struct buf *old, const struct buf *by)
+{
+	struct kept_response *r;
+	bool same;
+
+	fault_lock(&s->lock);
+	r = find_response(s, id, key);
+	same = r && r->part[part].n == old->n && !memcmp(r->part[part].p, old->p, old->n);
+	if (same) {
+		buf_reset(&r->part[part]);
+		buf_put(&r->part[part], by->p, by->n);
+		same = resized(s, r, by->n, old->n);
+	}
+	fault_unlock(&s->lock);
+	return same;
+}
+
 bool response_store_drop(struct response_store *s, const char *id, int key)
 {
 	struct kept_response *r;

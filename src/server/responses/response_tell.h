@@ -26,6 +26,7 @@ struct responses {
 	bool wants_background; /* its client does not wait for it */
 	struct background *behind; /* once it runs there; NULL: it does not */
 	bool told_begun;           /* response.in_progress was told of one in the background */
+	char conversation[64];     /* that it belongs to; "": none */
 };
 
 /* Appends the response, with what there is of its output.  why: of one that failed, or NULL. */
