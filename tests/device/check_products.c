@@ -7,6 +7,7 @@
 #include "backend/device/lay.h"
 #include "base/alloc.h"
 #include "check.h"
+#include "quant/gguf/gguf.h"
 
 struct product {
 	struct weight w;
@@ -83,6 +84,26 @@ static void coded_on_device(struct check *c, struct product *p)
 	free(codes), free(scales);
 }
 
+/* Ends p. */
+static void compared(struct check *c, struct product *p)
+{
+	p->x = check_floats((size_t)p->rows * (size_t)p->w.cols, (uint32_t)p->w.rows);
+	p->want = xmalloc((size_t)p->rows * (size_t)p->w.rows * sizeof(float));
+	reference(c, p);
+	coded_on_device(c, p);
+	check_done(c);
+	free(p->data), free(p->scales), free(p->biases), free(p->x), free(p->want);
+}
+
+static uint8_t *random_bytes(size_t n, uint32_t *seed)
+{
+	uint8_t *to = xmalloc(n);
+
+	for (size_t i = 0; i < n; i++)
+		to[i] = (uint8_t)(check_random(seed) >> 8);
+	return to;
+}
+
 /* n numbers of a type, their absolute values about 2^exponent. */
 static uint8_t *scales_of(enum dtype type, size_t n, int exponent, uint32_t *seed)
 {
@@ -101,7 +122,7 @@ static uint8_t *scales_of(enum dtype type, size_t n, int exponent, uint32_t *see
 	return to;
 }
 
-static void coded(struct check *c, int bits, int group, int cols, int outputs, int rows)
+static void affine(struct check *c, int bits, int group, int cols, int outputs, int rows)
 {
 	struct product p = { .rows = rows };
 	size_t bytes = (size_t)outputs * (size_t)cols * (size_t)bits / 8,
@@ -110,20 +131,50 @@ static void coded(struct check *c, int bits, int group, int cols, int outputs, i
 	enum dtype type = group == 64 ? DT_BF16 : group == 32 ? DT_F16 : DT_F32;
 	struct err err = { 0 };
 
-	p.data = xmalloc(bytes);
-	for (size_t i = 0; i < bytes; i++)
-		p.data[i] = (uint8_t)check_random(&seed);
+	p.data = random_bytes(bytes, &seed);
 	p.scales = scales_of(type, groups, -8, &seed), p.biases = scales_of(type, groups, -5, &seed);
 	check_ok(weight_coded(&p.w, "w", "affine", bits, group, outputs, cols, p.data, bytes, p.scales,
 	                      groups * (size_t)dtype_size(type), p.biases, groups * (size_t)dtype_size(type), type,
 	                      &err),
 	         &err);
-	p.x = check_floats((size_t)rows * (size_t)cols, seed),
-	p.want = xmalloc((size_t)rows * (size_t)outputs * sizeof(float));
-	reference(c, &p);
-	coded_on_device(c, &p);
-	check_done(c);
-	free(p.data), free(p.scales), free(p.biases), free(p.x), free(p.want);
+	compared(c, &p);
+}
+
+/* "mxfp4" and "nvfp4" as folders have them, whose rows have zeros of either sign. */
+static void fp4(struct check *c, const char *mode, int group, int cols, int outputs, int rows)
+{
+	struct product p = { .rows = rows };
+	size_t bytes = (size_t)outputs * (size_t)cols / 2, groups = (size_t)outputs * (size_t)(cols / group);
+	uint32_t seed = (uint32_t)(cols + rows);
+	struct err err = { 0 };
+
+	p.data = random_bytes(bytes, &seed), p.scales = random_bytes(groups, &seed);
+	for (size_t i = 0; i < groups; i++)
+		p.scales[i] = group == 32 ? 96 + p.scales[i] % 64 : p.scales[i];
+	check_ok(weight_coded(&p.w, "w", mode, 4, group, outputs, cols, p.data, bytes, p.scales, groups, NULL, 0, DT_U8,
+	                      &err),
+	         &err);
+	compared(c, &p);
+}
+
+/* Rows of random blocks of a type of GGUF; `half`, `halves`: where each has its numbers of 16 bits. */
+static void blocks(struct check *c, const char *name, int half, int halves, int cols, int outputs, int rows)
+{
+	const struct gguf_type *type = gguf_type_named(name);
+	size_t n = (size_t)outputs * (size_t)(cols / type->block) * (size_t)type->block_bytes;
+	struct product p = { .rows = rows };
+	uint32_t seed = (uint32_t)(cols + rows + type->id);
+	struct err err = { 0 };
+
+	p.data = random_bytes(n, &seed);
+	for (size_t b = 0; b < n; b += (size_t)type->block_bytes)
+		for (int i = 0; i < halves; i++) {
+			uint16_t h = (uint16_t)((check_random(&seed) & 0x83ff) | 0x1c00);
+
+			memcpy(p.data + b + half + 2 * i, &h, sizeof h);
+		}
+	check_ok(weight_gguf(&p.w, "w", type, outputs, cols, p.data, n, &err), &err);
+	compared(c, &p);
 }
 
 static void plain(struct check *c, enum dtype type, int cols, int outputs, int rows)
@@ -207,19 +258,54 @@ static void activated(struct check *c, enum act kind)
 	free(w), free(bias), free(x), free(want);
 }
 
+/* Types of GGUF: what they have of numbers of 16 bits, and where; every module that one of them has. */
+static void all_blocks(struct check *c)
+{
+	static const struct {
+		const char *name;
+		int half, halves;
+		bool small, many;
+	} types[] = {
+		{ "Q8_0", 0, 1, false, true },     { "Q4_K", 0, 2, false, true },    { "Q6_K", 208, 1, true, true },
+		{ "Q5_K", 0, 2, true, true },      { "Q4_0", 0, 1, false, false },   { "MXFP4", 0, 0, true, true },
+		{ "NVFP4", 0, 0, false, false },   { "Q3_K", 108, 1, false, false }, { "Q2_K", 80, 2, false, true },
+		{ "Q5_0", 0, 1, false, false },    { "Q4_1", 0, 2, false, false },   { "Q5_1", 0, 2, false, false },
+		{ "TQ1_0", 52, 1, false, false },  { "TQ2_0", 64, 1, false, false }, { "Q1_0", 0, 1, false, false },
+		{ "IQ4_NL", 0, 1, false, false },  { "IQ4_XS", 0, 1, false, true },  { "IQ3_S", 0, 1, false, false },
+		{ "IQ3_XXS", 0, 1, false, false }, { "IQ2_S", 0, 1, false, false },  { "IQ2_XS", 0, 1, false, false },
+		{ "IQ2_XXS", 0, 1, false, false }, { "IQ1_S", 0, 1, false, false },  { "IQ1_M", 0, 0, false, false },
+		{ "Q2_0", 0, 1, false, false },    { "PQ2_0", 0, 1, false, false },  { "PTQ1_0", 26, 1, false, false },
+	};
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		if (c->small && !types[i].small)
+			continue;
+		blocks(c, types[i].name, types[i].half, types[i].halves, c->small ? 256 : 1280, 40, 3);
+		if (!c->small && types[i].many)
+			blocks(c, types[i].name, types[i].half, types[i].halves, 512, 130, 70);
+	}
+}
+
 void check_products(struct check *c)
 {
 	static const int group[] = { 64, 32, 128 };
 
 	for (int bits = 4; bits <= 8; bits += 4)
 		for (int g = 0; g < (c->small ? 1 : 3); g++) {
-			coded(c, bits, group[g], c->small ? 128 : 768, c->small ? 16 : 200, c->small ? 3 : 1);
+			affine(c, bits, group[g], c->small ? 128 : 768, c->small ? 16 : 200, c->small ? 3 : 1);
 			if (c->small)
 				continue;
-			coded(c, bits, group[g], 2560, 80, 3);
-			coded(c, bits, group[g], 256, 64, 8);
-			coded(c, bits, group[g], 384, 130, 70);
+			affine(c, bits, group[g], 2560, 80, 3);
+			affine(c, bits, group[g], 256, 64, 8);
+			affine(c, bits, group[g], 384, 130, 70);
 		}
+	all_blocks(c);
+	if (!c->small) {
+		for (int bits = 1; bits <= 6; bits += bits == 3 ? 2 : 1)
+			affine(c, bits, bits == 6 ? 128 : 64, 768, 40, 3);
+		fp4(c, "mxfp4", 32, 768, 40, 3);
+		fp4(c, "nvfp4", 16, 768, 40, 3);
+	}
 	activated(c, ACT_NONE);
 	activated(c, ACT_CLAMPED);
 	activated(c, ACT_LIMITED);

@@ -82,6 +82,18 @@ class Test(unittest.TestCase):
         self.assertEqual(got, want)
         s.close()
 
+    def test_a_quantised_file(self):
+        """Q4_K_M of this model has Q4_K, Q5_0, Q5_1, Q6_K and Q8_0."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "tiny-Q4_K_M.gguf")
+            subprocess.run([WEFT, "quantize", TINY, "--type", "Q4_K_M", "--out", model], check=True, capture_output=True)
+            got = []
+            for device in "cpu", DEVICE:
+                s = self.serve(model, device)
+                got.append([said(s.post(CHAT, a)) for a in ASKS])
+                s.close()
+            self.assertEqual(got[1], got[0])
+
     def test_images(self):
         s = self.serve(EYES, "cpu")
         want = said(s.post(CHAT, picture()))

@@ -10,16 +10,16 @@
 /* Outputs are filled up with zeros to a multiple of this: the tiles of the widest kernel. */
 enum { LAY_OUTPUTS = 64 };
 
-/* The module that multiplies w, "affine4_64"; NULL: none, the format is not for the device yet. */
+/* The module that multiplies w, "affine4_64"; NULL: kernels/modules has none. */
 const char *lay_module(const struct weight *w);
 static inline int lay_outputs(const struct weight *w)
 {
 	return (w->rows + LAY_OUTPUTS - 1) / LAY_OUTPUTS * LAY_OUTPUTS;
 }
-/* Bytes of the codes and of the scales. */
+/* Bytes of the codes and of the scales, of a weight that has a module. */
 size_t lay_code_bytes(const struct weight *w);
 size_t lay_scale_bytes(const struct weight *w);
-/* Writes both; codes of 4 and 8 bits, groups of a multiple of 32. */
+/* Writes both. */
 void lay_coded(uint32_t *codes, float *scales, const struct weight *w);
 
 #endif

@@ -63,9 +63,12 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
  *
  * dot_u8s8(a, b): the sum of the products of four bytes, of a unsigned, of b signed.
  *
+ * table16(t, i): the bytes of t, 16 in four words, that four bytes i < 16 name.
+ *
  * mma_u8s8: c[16][8] += a[16][32] b[8][32]', a unsigned, b signed bytes, sums exact.  Lane l, g = l / 4, t = l % 4, has
  * a0 = a[g][4t..], a1 = a[g + 8][4t..], a2 and a3 the same 16 bytes on; b0 = b[g][4t..], b1 16 on; c0, c1 = c[g][2t, 2t + 1],
- * c2, c3 those of g + 8: the fragments of mma.m16n8k32.  Scratch: MMA_SCRATCH(name, warps), passed as MMA_OF(name, warp). */
+ * c2, c3 those of g + 8: the fragments of mma.m16n8k32.  Scratch: MMA_SCRATCH(name, warps), passed as MMA_OF(name, warp).
+ * mma_s8s8: both signed.  mma_u8s8_16 and mma_s8s8_16: the first 16 bytes alone, a0, a1 and b0. */
 #define MMA_WORDS (32 * 6)
 #if defined(__NVPTX__)
 #define SCRATCH(name, threads)
@@ -83,12 +86,38 @@ FN int dot_u8s8(uint a, uint b)
 	__asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0));
 	return r;
 }
-FN void mma_u8s8(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane)
+FN uint prmt(uint a, uint b, uint which)
 {
-	__asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-	                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-	                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+	uint r;
+
+	__asm__("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(which));
+	return r;
 }
+FN uint table16(const uint *t, uint i)
+{
+	uint x = i & 0x07070707u, upper = ((i >> 3) & 0x01010101u) * 255u, which;
+
+	x |= x >> 4;
+	which = (x & 0xffu) | ((x >> 8) & 0xff00u);
+	return (prmt(t[0], t[1], which) & ~upper) | (prmt(t[2], t[3], which) & upper);
+}
+#define MMA_OF_TYPE(type)                                                                                                 \
+	FN void mma_##type##s8(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane)                              \
+	{                                                                                                                 \
+		__asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." #type                                           \
+		                 ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                          \
+		                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                                         \
+		                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                         \
+	}                                                                                                                 \
+	FN void mma_##type##s8_16(int *c, const uint *a, uint b0, MMA_PARAM, int lane)                                    \
+	{                                                                                                                 \
+		__asm__ volatile("mma.sync.aligned.m16n8k16.row.col.s32." #type                                           \
+		                 ".s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"                                   \
+		                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                                         \
+		                 : "r"(a[0]), "r"(a[1]), "r"(b0));                                                        \
+	}
+MMA_OF_TYPE(u8)
+MMA_OF_TYPE(s8)
 #else
 #define SCRATCH(name, threads) __local uint name[threads]
 FN float shfl_xor(float v, int m, __local uint *sh, int t)
@@ -107,30 +136,58 @@ FN float shfl_xor(float v, int m, __local uint *sh, int t)
 #define MMA_SCRATCH(name, warps) __local uint name[(warps) * MMA_WORDS]
 #define MMA_OF(name, warp) ((name) + (warp) * MMA_WORDS)
 #define MMA_PARAM __local uint *sh
-FN int dot_u8s8(uint a, uint b)
+FN uint table16(const uint *t, uint i)
+{
+	ulong low = t[0] | (ulong)t[1] << 32, high = t[2] | (ulong)t[3] << 32;
+	uint r = 0;
+
+	for (int k = 0; k < 32; k += 8) {
+		uint at = (i >> k) & 15u;
+
+		r |= (uint)(((at & 8u ? high : low) >> (8u * (at & 7u))) & 255u) << k;
+	}
+	return r;
+}
+FN int dot_bytes(uint a, uint b, int is_signed)
 {
 	int s = 0;
 
-	for (int i = 0; i < 32; i += 8)
-		s += (int)((a >> i) & 255u) * ((int)(b << (24 - i)) >> 24);
+	for (int i = 0; i < 32; i += 8) {
+		int x = is_signed ? (int)(a << (24 - i)) >> 24 : (int)((a >> i) & 255u);
+
+		s += x * ((int)(b << (24 - i)) >> 24);
+	}
 	return s;
 }
-FN void mma_u8s8(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane)
+FN int dot_u8s8(uint a, uint b)
+{
+	return dot_bytes(a, b, 0);
+}
+/* The first 16 bytes, or all 32. */
+FN void mma_bytes(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane, int is_signed, int all)
 {
 	int g = lane / 4, t = lane % 4;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < (all ? 4 : 2); i++)
 		sh[lane * 6 + i] = a[i];
-	sh[lane * 6 + 4] = b0, sh[lane * 6 + 5] = b1;
+	sh[lane * 6 + 4] = b0;
+	if (all)
+		sh[lane * 6 + 5] = b1;
 	BARRIER();
 	for (int i = 0; i < 4; i++) {
 		__local const uint *x = sh + (4 * g + i) * 6, *y = sh + (8 * t + i) * 6, *z = y + 4 * 6;
 
-		c[0] += dot_u8s8(x[0], y[4]) + dot_u8s8(x[2], y[5]);
-		c[1] += dot_u8s8(x[0], z[4]) + dot_u8s8(x[2], z[5]);
-		c[2] += dot_u8s8(x[1], y[4]) + dot_u8s8(x[3], y[5]);
-		c[3] += dot_u8s8(x[1], z[4]) + dot_u8s8(x[3], z[5]);
+		for (int k = 0; k < (all ? 2 : 1); k++) {
+			c[0] += dot_bytes(x[2 * k], y[4 + k], is_signed);
+			c[1] += dot_bytes(x[2 * k], z[4 + k], is_signed);
+			c[2] += dot_bytes(x[2 * k + 1], y[4 + k], is_signed);
+			c[3] += dot_bytes(x[2 * k + 1], z[4 + k], is_signed);
+		}
 	}
 	BARRIER();
 }
+#define mma_u8s8(c, a, b0, b1, sh, lane) mma_bytes(c, a, b0, b1, sh, lane, 0, 1)
+#define mma_s8s8(c, a, b0, b1, sh, lane) mma_bytes(c, a, b0, b1, sh, lane, 1, 1)
+#define mma_u8s8_16(c, a, b0, sh, lane) mma_bytes(c, a, b0, 0, sh, lane, 0, 0)
+#define mma_s8s8_16(c, a, b0, sh, lane) mma_bytes(c, a, b0, 0, sh, lane, 1, 0)
 #endif

@@ -225,7 +225,7 @@ KERNEL(THREADS) bring(MEM(float, x), MEM(const float, brought), MEM(const int, t
 
 /* Activations to bytes in groups of `group` inputs: 16 work-items a group, four groups a work-group.  Codes lie by words of
  * four bytes: of eight inputs the even ones, then the odd ones, which is how coded.cl wants them.  [rows][cols / 8][2] words;
- * scale and scaled_sum [rows][cols / group]. */
+ * words of two groups of 16 lie by turns.  scale and scaled_sum [rows][cols / group]. */
 KERNEL(64) quantise(MEM(uint, q), MEM(float, scale), MEM(float, scaled_sum), MEM(const float, x), int group, int groups)
 {
 	LOCAL float top[64];
@@ -258,7 +258,7 @@ KERNEL(64) quantise(MEM(uint, q), MEM(float, scale), MEM(float, scaled_sum), MEM
 			total += c;
 		}
 		if (in)
-			q[(long)g * (group / 4) + w] = word;
+			q[group < 32 ? (long)(g / 2) * 8 + 2 * w + g % 2 : (long)g * (group / 4) + w] = word;
 	}
 	sum[t] = total;
 	BARRIER();
