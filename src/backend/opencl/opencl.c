@@ -170,8 +170,9 @@ static int ocl_module(struct device *d, struct device_module **to, const struct 
 	cl_int e;
 
 	/* The module's name makes its program another than that of the same source with other constants, also to caches. */
-	snprintf(options, sizeof options, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DMODULE_%s %s%s",
-	         t->name, t->options, strstr(d->name, "Oclgrind") ? " -cl-opt-disable" : "");
+	snprintf(options, sizeof options, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DMODULE_%s %s%s%s",
+	         t->name, t->options, d->gpu ? "" : " -DPROCESSOR",
+	         strstr(d->name, "Oclgrind") ? " -cl-opt-disable" : "");
 	m->program = o->clCreateProgramWithSource(o->context, 1, (const char *[]){ t->source }, NULL, &e);
 	if (!e)
 		e = o->clBuildProgram(m->program, 1, &o->id, options, NULL, NULL);

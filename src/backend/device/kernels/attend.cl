@@ -105,7 +105,7 @@ FN void code_queries(const struct desk *d, GLOBAL const struct attend_shape *s, 
 	most = d->q_of[j * 17 + 16];
 	scale = most < 1e-30f ? 0.0f : div1(most, 16256.0f);
 	inv = most < 1e-30f ? 0.0f : div1(1.0f, scale);
-#pragma unroll
+	UNROLL
 	for (int k = 0; k < DIM / 64; k++) {
 		int w = l + 16 * k;
 
@@ -125,7 +125,7 @@ FN void code_queries(const struct desk *d, GLOBAL const struct attend_shape *s, 
 	if (mine) {
 		if (l == 0)
 			d->q_of[j * 17 + 16] = scale;
-#pragma unroll
+		UNROLL
 		for (int k = 0; k < DIM / 64; k++) {
 			q[l + 16 * k] = high[k];
 			q[DIM / 4 + l + 16 * k] = low[k];
@@ -173,12 +173,12 @@ FN void row_16(float *x, GLOBAL const uchar *row, int bits, int d0, int n, int w
 		uint two[8];
 
 		two[0] = a.x, two[1] = a.y, two[2] = a.z, two[3] = a.w, two[4] = b.x, two[5] = b.y, two[6] = b.z, two[7] = b.w;
-#pragma unroll
+		UNROLL
 		for (int i = 0; i < 8; i++)
 			x[2 * i] = low_bf16(two[i]), x[2 * i + 1] = high_bf16(two[i]);
 		return;
 	}
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < 16; i += 2) {
 		if (bits == 16) {
 			uint two = i < n ? ((GLOBAL const uint *)row)[(d0 + i) / 2] : 0u;
@@ -194,9 +194,9 @@ FN void row_16(float *x, GLOBAL const uchar *row, int bits, int d0, int n, int w
 /* The tree of 16 partial sums of one work-item. */
 FN float tree_own(float *f)
 {
-#pragma unroll
+	UNROLL
 	for (int h = 8; h; h /= 2)
-#pragma unroll
+		UNROLL
 		for (int i = 0; i < h; i++)
 			f[i] = add1(f[i], f[i + h]);
 	return f[0];
@@ -208,9 +208,9 @@ FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const
 	float f[TOGETHER][16];
 	int wide = ((ulong)row & 15u) == 0;
 
-#pragma unroll
+	UNROLL
 	for (int j = 0; j < TOGETHER; j++)
-#pragma unroll
+		UNROLL
 		for (int i = 0; i < 16; i++)
 			f[j][i] = 0.0f;
 	UNROLL_DIMS
@@ -219,9 +219,9 @@ FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const
 		float x[16];
 
 		row_16(x, row, s->k.bits, d0, n, wide);
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < TOGETHER; j++)
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 16; i += 4) {
 				uint4 q = *(LOCAL const uint4 *)(d->q + (j0 + j) * DIM + d0 + i);
 
@@ -233,7 +233,7 @@ FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const
 				}
 			}
 	}
-#pragma unroll
+	UNROLL
 	for (int j = 0; j < TOGETHER; j++)
 		d->s[(j0 + j) * LINE + t] = tree_own(f[j]);
 }
@@ -241,7 +241,7 @@ FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const
 /* The words of a chunk of codes, a byte each. */
 FN void chunk_words(uint *w, GLOBAL const uint *row, int bits, int chunk)
 {
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < 8; i++) {
 		if (bits == 8) {
 			w[i] = row[16 * chunk + i];
@@ -261,11 +261,11 @@ FN void score_codes(const struct desk *d, GLOBAL const uchar *row, GLOBAL const 
 	int groups = s->dim / s->k.group, chunks = kv_chunks(s->dim), span = s->k.group > CHUNK ? s->k.group / CHUNK : 1;
 	float f[2][16];
 
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < 16; i++) {
 		float bias = i < groups ? low_f16(scales[groups + i]) : 0.0f;
 
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < 2; j++)
 			f[j][i] = mul1(bias, i < groups ? d->q_of[(j0 + j) * 17 + i] : 0.0f);
 	}
@@ -274,31 +274,31 @@ FN void score_codes(const struct desk *d, GLOBAL const uchar *row, GLOBAL const 
 		float low = low_f16(scales[g0]), high = g1 < groups ? low_f16(scales[g1]) : 0.0f;
 		int sum[2][16];
 
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < 2; j++)
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 16; i++)
 				sum[j][i] = 0;
 		for (int b = c; b < c + span && b < chunks; b++) {
 			uint w[16];
 
 			chunk_words(w, (GLOBAL const uint *)row, s->k.bits, b);
-#pragma unroll
+			UNROLL
 			for (int j = 0; j < 2; j++)
-#pragma unroll
+				UNROLL
 				for (int i = 0; i < 16; i++) {
 					LOCAL const uint *q = d->q + (j0 + j) * DIM + b * 16 + i;
 
 					sum[j][i] += 128 * dot_u8s8(w[i], q[0]) + dot_u8s8(w[i], q[DIM / 4]);
 				}
 		}
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < 2; j++)
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 16; i++)
 				f[j][i] = fma1(i < 8 ? low : high, (float)sum[j][i], f[j][i]);
 	}
-#pragma unroll
+	UNROLL
 	for (int j = 0; j < 2; j++)
 		d->s[(j0 + j) * LINE + t] = mul1(d->q_of[(j0 + j) * 17 + 16], tree_own(f[j]));
 }
@@ -328,10 +328,10 @@ FN void softmax(const struct desk *d, GLOBAL const struct attend_shape *s, int b
 	int mine = t / 16 < Q, j = mine ? t / 16 : 0, l = t % 16, from = d->from[j] - base, see = d->see[j] - base;
 	float scale = s->cap != 0.0f ? 1.0f : s->scale, e[BLOCKS][4], top[BLOCKS], m = -INFINITY, sum = 0.0f;
 
-#pragma unroll
+	UNROLL
 	for (int b = 0; b < BLOCKS; b++) {
 		top[b] = -INFINITY;
-#pragma unroll
+		UNROLL
 		for (int v = 0; v < 4; v++) {
 			int i = b * BLOCK + 16 * v + l, in = mine && i >= from && i < see;
 			float x = in ? d->s[j * LINE + i] : 0.0f;
@@ -346,12 +346,12 @@ FN void softmax(const struct desk *d, GLOBAL const struct attend_shape *s, int b
 			d->top[j * BLOCKS + b] = top[b];
 	}
 	BARRIER();
-#pragma unroll
+	UNROLL
 	for (int b = 0; b < BLOCKS; b++) {
 		int sees = from < (b + 1) * BLOCK && see > b * BLOCK;
 		float next = max1(d->top[j * BLOCKS + b], m), corr = exp_bits(sub1(m, next)), all = 0.0f;
 
-#pragma unroll
+		UNROLL
 		for (int v = 0; v < 4; v++) {
 			e[b][v] = exp_bits(sub1(e[b][v], next));
 			all = add1(all, e[b][v]);
@@ -404,7 +404,7 @@ FN void mixes(float acc[OWN][2], const struct desk *d, GLOBAL const struct atten
 {
 	int i0 = t % PAIRS * 2, g = t / PAIRS, in = i0 < s->dim;
 
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++)
 		acc[o][0] = acc[o][1] = 0.0f;
 	for (int b = 0; b < BLOCKS && in; b++) {
@@ -412,7 +412,7 @@ FN void mixes(float acc[OWN][2], const struct desk *d, GLOBAL const struct atten
 		    hi = u->see - base < (b + 1) * BLOCK ? u->see - base : (b + 1) * BLOCK;
 		int all = d->from[u->n - 1] - base <= lo && d->see[0] - base >= hi;
 
-#pragma unroll
+		UNROLL
 		for (int o = 0; o < OWN; o++) {
 			float corr = d->corr[(g + G * o) * BLOCKS + b];
 
@@ -421,16 +421,16 @@ FN void mixes(float acc[OWN][2], const struct desk *d, GLOBAL const struct atten
 		for (int i = lo; i < hi; i += KEYS) {
 			float x[KEYS][2];
 
-#pragma unroll
+			UNROLL
 			for (int k = 0; k < KEYS; k++)
 				value_pair(x[k], kv + d->value[i + k < hi ? i + k : hi - 1], s, i0);
-#pragma unroll
+			UNROLL
 			for (int o = 0; o < OWN; o++) {
 				int j = g + G * o;
 
 				if (j >= u->n)
 					continue;
-#pragma unroll
+				UNROLL
 				for (int k = 0; k < KEYS; k++) {
 					int at = base + i + k;
 
@@ -451,7 +451,7 @@ FN void finish(float all[OWN][2], const struct desk *d, GLOBAL const struct atte
 {
 	int i0 = t % PAIRS * 2, g = t / PAIRS;
 
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++) {
 		int j = g + G * o, row = u->row + j / u->of_row, head = u->head + j % u->of_row;
 
@@ -466,7 +466,7 @@ FN void finish(float all[OWN][2], const struct desk *d, GLOBAL const struct atte
 				sum = fma1(sum, corr, exp_bits(sub1(sinks[head], best)));
 			}
 			r = div1(1.0f, sum);
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 2; i++) {
 				float a = mul1(mul1(all[o][i], corr), r);
 
@@ -480,12 +480,12 @@ FN void finish(float all[OWN][2], const struct desk *d, GLOBAL const struct atte
 /* The accumulators of a segment go into those of all before it. */
 FN void merge(float all[OWN][2], float acc[OWN][2], const struct desk *d, int t)
 {
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++) {
 		int j = t / PAIRS + G * o;
 
 		if (d->in[j])
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 2; i++)
 				all[o][i] = fma1(acc[o][i], d->add[j], mul1(all[o][i], d->old[j]));
 	}
@@ -514,7 +514,7 @@ KERNEL(THREADS) attend(MEM(float, out), MEM(const float, q), MEM(const float, ga
 
 	unit_of(&u, s, units, rows, BID);
 	begin(&d, s, &u, rows, q, SCRATCH_OF(scratch), t);
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++)
 		all[o][0] = all[o][1] = 0.0f;
 	for (int base = u.from / SEGMENT * SEGMENT; base < u.see; base += SEGMENT) {
@@ -558,7 +558,7 @@ KERNEL(THREADS) attend_part(MEM(float, part), MEM(const float, q), MEM(const uch
 	softmax(&d, s, base, SCRATCH_OF(scratch), t);
 	BARRIER();
 	mixes(acc, &d, s, &u, kv, base, t);
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++) {
 		int j = t / PAIRS + G * o;
 		GLOBAL float *to = part + (((long)BID * segments + BID_Y) * Q + j) * (DIM + 2);
@@ -593,7 +593,7 @@ KERNEL(THREADS) attend_merge(MEM(float, out), MEM(const float, part), MEM(const 
 	d.m = f, d.l = f + Q, d.old = f + 2 * Q, d.add = f + 3 * Q, d.in = in;
 	if (t < Q)
 		d.m[t] = -INFINITY, d.l[t] = 0.0f;
-#pragma unroll
+	UNROLL
 	for (int o = 0; o < OWN; o++)
 		all[o][0] = all[o][1] = 0.0f;
 	for (int seg = 0, base = u.from / SEGMENT * SEGMENT; base < u.see; seg++, base += SEGMENT) {
@@ -611,9 +611,9 @@ KERNEL(THREADS) attend_merge(MEM(float, out), MEM(const float, part), MEM(const 
 			}
 		}
 		BARRIER();
-#pragma unroll
+		UNROLL
 		for (int o = 0; o < OWN; o++)
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < 2; i++)
 				acc[o][i] = from[(t / PAIRS + G * o) * (DIM + 2) + t % PAIRS * 2 + i];
 		merge(all, acc, &d, t);

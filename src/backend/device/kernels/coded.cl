@@ -65,7 +65,7 @@ FN void lane_words(struct words *v, GLOBAL const uint *unit, int lane)
 	GLOBAL const uint *w = unit + lane * LANE;
 
 #if LANE % 4 == 0
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < LANE / 4; i++) {
 		uint4 x = ((GLOBAL const uint4 *)w)[i];
 
@@ -78,7 +78,7 @@ FN void lane_words(struct words *v, GLOBAL const uint *unit, int lane)
 #else
 	v->low[0] = w[0];
 #endif
-#pragma unroll
+	UNROLL
 	for (int s = 0; s < STEPS; s++) {
 #if HIGH == 2
 		v->high[s] = unit[32 * LANE + lane * STEPS + s];
@@ -125,14 +125,14 @@ FN uint codes_of(const struct words *v, int s, int i)
 /* Sums of one tile and unit with 8 rows: c[group of the unit][4]. */
 FN void tile_unit(int *c, const struct words *v, const uint2 *b, TABLE_PARAM, MMA_PARAM, int lane)
 {
-#pragma unroll
+	UNROLL
 	for (int j = 0; j < 4 * PER; j++)
 		c[j] = 0;
-#pragma unroll
+	UNROLL
 	for (int s = 0; s < STEPS; s++) {
 		uint a[4];
 
-#pragma unroll
+		UNROLL
 		for (int i = 0; i < 4; i++)
 			a[i] = values(codes_of(v, s, i), table);
 #if PER == 2
@@ -170,22 +170,22 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 			struct words v[AHEAD];
 			uint2 b[AHEAD][STEPS];
 
-#pragma unroll
+			UNROLL
 			for (int a = 0; a < AHEAD; a++) {
 				int i = warp + (k + a) * WARPS, u = (c0 + (i * PER < there ? i * PER : there - PER)) / PER;
 				GLOBAL const uint2 *from = q + ((long)row * units + u) * (UNIT / 8) + lane % 4;
 
 				lane_words(&v[a], w + ((long)tile * units + u) * UNIT_WORDS, lane);
-#pragma unroll
+				UNROLL
 				for (int s = 0; s < STEPS; s++)
 					b[a][s] = from[s * 4];
 			}
-#pragma unroll
+			UNROLL
 			for (int a = 0; a < AHEAD; a++) {
 				int first = (warp + (k + a) * WARPS) * PER, c[4 * PER];
 
 				tile_unit(c, &v[a], b[a], table, MMA_OF(scratch, warp), lane);
-#pragma unroll
+				UNROLL
 				for (int j = 0; j < 4 * PER; j++) {
 					int o = r + j / 2 % 2 * 8, n = lane % 4 * 2 + j % 2, i = first + j / 4;
 					int g = c0 + (i < there ? i : there - 1);
@@ -235,37 +235,37 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 	float acc[8][4];
 	TABLE_OF(sb);
 
-#pragma unroll
+	UNROLL
 	for (int n = 0; n < 8; n++)
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < 4; j++)
 			acc[n][j] = 0.0f;
 	for (int u = 0; u < units; u++) {
 		struct words v;
 		float sz[PER][2 * SB]; /* scales and biases of the lane's two outputs */
 
-#pragma unroll
+		UNROLL
 		for (int h = 0; h < PER; h++)
-#pragma unroll
+			UNROLL
 			for (int j = 0; j < 2 * SB; j++)
 				sz[h][j] = SCALES(sb)[(((long)tile * groups + u * PER + h) * 16 + lane / 4 + j / SB * 8) * SB + j % SB];
 		lane_words(&v, w + ((long)tile * units + u) * UNIT_WORDS, lane);
 		for (int i = t % 2 * (UNIT / 16); i < (t % 2 + 1) * (UNIT / 16); i++)
 			stage[t / 2 * (UNIT / 8) + i] = q[((long)row * units + u) * (UNIT / 8) + i];
-#pragma unroll
+		UNROLL
 		for (int h = 0; h < PER; h++)
 			by[h * 128 + t] = t % 2 ? scaled_sum[(long)row * groups + u * PER + h] : scale[(long)row * groups + u * PER + h];
 		BARRIER();
-#pragma unroll
+		UNROLL
 		for (int n = 0; n < 8; n++) {
 			int c[4 * PER];
 			uint2 b[STEPS];
 
-#pragma unroll
+			UNROLL
 			for (int s = 0; s < STEPS; s++)
 				b[s] = stage[(n * 8 + lane / 4) * (UNIT / 8) + s * 4 + lane % 4];
 			tile_unit(c, &v, b, table, MMA_OF(scratch, warp), lane);
-#pragma unroll
+			UNROLL
 			for (int j = 0; j < 4 * PER; j++) {
 				int m = n * 8 + lane % 4 * 2 + j % 2, h = j / 4, up = j / 2 % 2 * SB;
 
@@ -277,9 +277,9 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 		}
 		BARRIER();
 	}
-#pragma unroll
+	UNROLL
 	for (int n = 0; n < 8; n++)
-#pragma unroll
+		UNROLL
 		for (int j = 0; j < 4; j++) {
 			int m = r0 + n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
 
@@ -312,7 +312,7 @@ KERNEL(256) embed(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM
 	if (i >= groups * GROUP)
 		return;
 	lane_words(&words, w + (tile * (groups / PER) + i / UNIT) * UNIT_WORDS, lane);
-#pragma unroll
+	UNROLL
 	for (int j = 0; j < 4 * STEPS; j++)
 		four = j == s * 4 + at ? codes_of(&words, j / 4, j % 4) : four;
 	byte = (values(four, table) >> (8 * k)) & 255u;

@@ -157,7 +157,7 @@ FN float quarters(float v, SCRATCH_PARAM, int t)
 
 FN void state_store(GLOBAL float *to, const float *x, int ld, int width, int quarter)
 {
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < OWN; i++)
 		if (IN_QUARTER(i, width))
 			to[(long)(quarter * width + i) * ld] = x[i];
@@ -198,7 +198,7 @@ KERNEL(THREADS) scan(MEM(float, out), MEM(float, update), MEM(float, state), MEM
 	GLOBAL float *mine = state + slot_layer * layer_floats + at;
 	float v[OWN];
 
-#pragma unroll
+	UNROLL
 	for (int i = 0; i < OWN; i++)
 		v[i] = real && IN_QUARTER(i, width) ? mine[(long)(quarter * width + i) * ld] : 0.0f;
 	for (int n0 = -old; n0 < n; n0 += TOKENS) {
@@ -242,7 +242,7 @@ KERNEL(THREADS) scan(MEM(float, out), MEM(float, update), MEM(float, state), MEM
 			LOCAL const uint4 *q4 = k4 + PART, *put4 = KIND == BY_KEY ? k4 + 2 * PART : k4, *a4 = k4 + 3 * PART;
 			float f = gate[token][0], in = value[token][t / 4], m = 0.0f, u = 0.0f, d, o;
 
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < OWN; i += 4) {
 				uint4 k = k4[i / 4], q = q4[i / 4];
 
@@ -272,7 +272,7 @@ KERNEL(THREADS) scan(MEM(float, out), MEM(float, update), MEM(float, state), MEM
 				if (j >= sure)
 					update[(long)(row0 + j) * cols + h * s->dim_v + c] = d;
 			}
-#pragma unroll
+			UNROLL
 			for (int i = 0; i < OWN; i += 4) {
 				uint4 put = put4[i / 4], a = KIND == BY_KEY ? a4[i / 4] : put;
 

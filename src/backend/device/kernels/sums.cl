@@ -2,14 +2,14 @@
  * has the result; the others have others. */
 FN float tree16(float v, SCRATCH_PARAM, int t)
 {
-#pragma unroll
+	UNROLL
 	for (int m = 8; m; m /= 2)
 		v = add1(v, SHFL_XOR(v, m, sh, t));
 	return v;
 }
 FN float top16(float v, SCRATCH_PARAM, int t)
 {
-#pragma unroll
+	UNROLL
 	for (int m = 8; m; m /= 2)
 		v = max1(v, SHFL_XOR(v, m, sh, t));
 	return v;
