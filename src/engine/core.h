@@ -33,6 +33,8 @@
 #include "text/tokens/detok.h"
 #include "text/tokens/stops.h"
 
+struct announce; /* prefix/announce.h */
+
 #define AHEAD_NONE UINT64_MAX
 /* Places that a prompt may pass in one step; it ends at the next.  And the near ones of an answer. */
 enum { PASSED_MAX = 32, NEAR_MAX = PLACE_TAIL / PLACE_NEAR * 2 };
@@ -249,8 +251,10 @@ struct engine {
 	double miss;      /* share of prompt tokens not found in kept prefixes, lately */
 	double hold_ns;   /* how long a request runs, lately */
 	struct prefix prefix;
-	struct span_ids spans; /* any thread */
-	struct disk *disk;     /* NULL: none */
+	struct announce *announce; /* NULL: blocks are not announced */
+	int place_block;           /* states are kept at multiples of it; 0: anywhere */
+	struct span_ids spans;     /* any thread */
+	struct disk *disk;         /* NULL: none */
 	struct vectors vectors;
 	struct proof proof;
 	struct squeeze squeeze;

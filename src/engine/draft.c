@@ -93,6 +93,8 @@ static int draft_room(const struct engine *e, const struct request *r)
 		return 0;
 	if (r->resume_at > r->pos && left > r->resume_at - r->pos - 1)
 		left = r->resume_at - r->pos - 1;
+	if (e->place_block && left > e->place_block - 1 - r->pos % e->place_block)
+		left = e->place_block - 1 - r->pos % e->place_block;
 	return left < n ? left : n;
 }
 

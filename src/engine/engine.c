@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/ticket.h"
 #include "engine/core.h"
+#include "engine/prefix/announce.h"
 #include "engine/wanted_rows.h"
 
 /* Defaults of engine_opts, for 0.  A token every tenth of a second is faster than
@@ -244,7 +245,7 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r->n_split = a->n_split;
 	r->adapters = adapters;
 	r->salt = prefix_salt(a->cache_salt, &adapters);
-	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark);
+	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark, e->place_block);
 	r->ahead = AHEAD_NONE;
 	r->no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
 	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
@@ -704,8 +705,12 @@ static void doze(struct engine *e)
 
 bool engine_step(struct engine *e)
 {
+	bool worked;
+
 	assert(e->opts.by_hand);
-	if (step(e))
+	worked = step(e);
+	announce_step(e->announce, &e->prefix);
+	if (worked)
 		return true;
 	if (!disk_busy(e))
 		return false;
@@ -727,6 +732,7 @@ static void *engine_thread(void *arg)
 		pthread_mutex_unlock(&e->lock);
 		ticket_enter(e->opts.turn);
 		worked = step(e);
+		announce_step(e->announce, &e->prefix);
 		ticket_leave(e->opts.turn);
 		if (worked)
 			e->prepared = !e->prefix.bytes_max;
@@ -739,6 +745,13 @@ static void *engine_thread(void *arg)
 }
 
 /* ---- open and close ---- */
+
+int engine_block(const struct model *m)
+{
+	int rows = caches_page_rows(&m->caches);
+
+	return rows ? rows : PLACE_STEP;
+}
 
 /* Each sequence may want its last row's, and those of its drafts. */
 static int logit_rows(const struct model *m, const struct engine_opts *o)
@@ -892,6 +905,7 @@ static void engine_free(struct engine *e)
 	struct batch *b = &e->batch;
 
 	sched_fini(e);
+	announce_close(e->announce);
 	disk_close(e);
 	proof_fini(&e->proof);
 	prefix_fini(&e->prefix);
@@ -935,6 +949,16 @@ static void wake_init(pthread_cond_t *wake)
 	pthread_condattr_destroy(&attr);
 }
 
+static void blocks_init(struct engine *e)
+{
+	int size = engine_block(e->m);
+
+	if (!e->opts.blocks)
+		return;
+	e->announce = announce_open(e->opts.blocks, size);
+	e->place_block = caches_go_back(&e->m->caches) ? 0 : size;
+}
+
 int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
                 struct err *err)
 {
@@ -975,6 +999,7 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
+	blocks_init(e);
 	squeeze_init(e);
 	span_ids_init(&e->spans, SPANS);
 	e->prepared = !opts->prefix_bytes;

@@ -23,6 +23,7 @@
 #include "engine/sampler.h"
 
 struct adapter; /* model/adapter.h opens them */
+struct block_sink;
 struct drafter;
 struct mask_source;
 struct media;
@@ -63,6 +64,8 @@ struct engine_opts {
 	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
 	int64_t disk_wait_ns;
 	struct digest model;
+	/* Receives the blocks that prompts can resume from (prefix/announce.h); NULL: none. */
+	struct block_sink *blocks;
 	const struct spill_io *disk_io; /* NULL: the system's (tests) */
 	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
 	struct ticket_lock *turn;       /* held during a step, by engines that share processors; NULL: it shares none */
@@ -215,6 +218,8 @@ struct event {
 /* Bytes of work memory and logits that an engine opened with opts takes; the model need only
  * be bound. */
 size_t engine_step_bytes(const struct model *m, const struct engine_opts *opts);
+/* Tokens of a block of opts.blocks: those of a page. */
+int engine_block(const struct model *m);
 int engine_open(struct engine **out, struct model *m, const struct tokenizer *tok, const struct engine_opts *opts,
                 struct err *err);
 /* Cancels what runs, waits for the thread, frees. */

@@ -37,7 +37,7 @@ static double copy_ns(const struct engine *e)
 /* The cost of a state in rows of a prompt, and the number of states in the budget. */
 static struct place_pitch pitch_of(const struct engine *e, int n)
 {
-	struct place_cost c = { .anywhere = caches_go_back(&e->m->caches) };
+	struct place_cost c = { .anywhere = caches_go_back(&e->m->caches), .block = e->place_block };
 
 	if (e->prefix.place_bytes) {
 		c.states = (double)e->prefix.bytes_max / (double)e->prefix.place_bytes;
@@ -49,6 +49,12 @@ static struct place_pitch pitch_of(const struct engine *e, int n)
 		c.row_ns = e->pace.row_ns;
 	}
 	return place_pitch(&c, n);
+}
+
+/* Where blocks are announced, states that are kept for others are at their ends (announce.h): the end at or before pos. */
+static int block_floor(const struct engine *e, int pos)
+{
+	return e->place_block ? pos - pos % e->place_block : pos;
 }
 
 /* ---- the beginning ---- */
@@ -95,7 +101,7 @@ int reuse_start(struct engine *e, struct request *r)
 		proof_draw(e, r, hit.at);
 	}
 out:
-	known = hit.report.junction;
+	known = block_floor(e, hit.report.junction);
 	r->pitch = pitch_of(e, r->n_prompt);
 	r->told_at = hit.at;
 	r->n_near = r->stays_at = 0;
@@ -146,7 +152,7 @@ bool reuse_waits(struct engine *e, struct request *r)
 		if (o->priority < r->priority)
 			continue; /* no request waits for the work of one that is served after it */
 		most = common(o, r->tok, r->n_tok);
-		most = brought_floor(&r->brought, most < r->n_tok - 1 ? most : r->n_tok - 1);
+		most = brought_floor(&r->brought, block_floor(e, most < r->n_tok - 1 ? most : r->n_tok - 1));
 		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
 			continue;
 		if (hit.at < 0)
@@ -354,9 +360,24 @@ static void keep_here(struct engine *e, struct request *r, enum place kind)
 
 	if (kind == PLACE_GRID && (!has_memory(e, kind) || !prefix_room(&e->prefix, &key, r->tok, r->pos, 0, 0)))
 		return;
-	key.fine = is_fine(r, r->pos, kind);
+	key.fine = kind == PLACE_END || is_fine(r, r->pos, kind); /* the answer's own end is written, not its blocks' */
 	if (keep(e, r, &key))
 		r->kept_at = r->pos;
+}
+
+/* In an answer, where blocks are announced: the last end of a block stands for the answer's own end, which the next prompt
+ * leaves behind.  Those before it are of the grid, or go where memory is short. */
+static void keep_block(struct engine *e, struct request *r)
+{
+	if (r->pos % e->place_block || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
+		return;
+	keep_here(e, r, PLACE_END);
+	if (r->stays_at) {
+		prefix_rekind(&e->prefix, r->salt, r->tok, r->stays_at, PLACE_GRID);
+		if (!r->pitch.answers)
+			prefix_forget(&e->prefix, r->salt, r->tok, r->stays_at);
+	}
+	r->learned = r->stays_at = r->pos;
 }
 
 void reuse_moved(struct engine *e, struct request *r)
@@ -370,6 +391,10 @@ void reuse_moved(struct engine *e, struct request *r)
 	/* Rows of drafts may carry it past a place: the first position after serves as well. */
 	while (at < r->pos && (at = next_place(e, r, at, at, &kind)) <= r->pos && at < r->n_tok)
 		passed = true;
+	if (!passed && e->place_block) {
+		keep_block(e, r);
+		return;
+	}
 	if (!passed && due_in_answer(e, r)) {
 		kind = PLACE_GRID;
 		passed = answer = true;

@@ -361,7 +361,7 @@ static void serve(struct sim *s, const struct text *x, int n_prompt)
 	junction = hit.report.junction > hit.at ? hit.report.junction : 0;
 	s->prompt += n_prompt;
 	s->computed += n_prompt - pos;
-	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
+	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark, 0);
 	pitch = pitch_of(s, n_prompt);
 	for (;;) {
 		enum place kind = PLACES;
@@ -436,7 +436,7 @@ static void remember(struct sim *all, const struct text *x, int n_prompt)
 
 	CHECK(n_past <= REQUESTS, "requests");
 	memset(here, 0, sizeof(here));
-	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark);
+	place_plan_init(&plan, n_prompt, x->mark, x->kind, x->n_mark, 0);
 	pitch = place_pitch(&(struct place_cost){ .states = 8 }, n_prompt);
 	for (int pos = 0; (pos = place_next(&plan, &pitch, pos, pos, &kind)) < n_prompt;)
 		here[pos] = true;

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cache/kinds.h"
 #include "engine/core.h"
+#include "hearer.h"
 #include "lives.h"
 #include "toy.h"
 
@@ -117,6 +118,41 @@ static void check_find(const struct prefix *p, const char *salt, const int32_t *
 		      "reason %d", hit.report.reason);
 }
 
+/* ---- what is announced ---- */
+
+/* Told are the blocks at whose end a longer prompt resumes, or later, and no others. */
+static void check_told(const struct prefix *p, const struct hearer *h)
+{
+	const struct account *a = look(p);
+	static uint64_t seen[HEARD_MAX];
+	int n = 0;
+
+	CHECK(!h->open, "a message without an end");
+	for (int i = 0; i < a->n; i++) {
+		struct seen e = a->e[i];
+		uint64_t name = 0;
+
+		for (int end = BLOCK; end <= e.n && !*e.salt; end += BLOCK) {
+			bool is = prefix_covers(p, "", e.tok, end);
+			int32_t tok[LONG + 1];
+			struct prefix_hit hit;
+			int k = 0;
+
+			name = name_behind(name, e.tok + end - BLOCK);
+			CHECK((heard_at(h, name) < h->n) == is, "%s told: %d of %d", is ? "not" : "wrongly", end, e.n);
+			memcpy(tok, e.tok, sizeof(e.tok));
+			tok[end] = 1 << 20;
+			prefix_find(p, "", tok, end + 1, &hit);
+			CHECK((hit.at == end) == is, "resumed at %d of %d, told %d", hit.at, end, is);
+			while (k < n && seen[k] != name)
+				k++;
+			if (is && k == n)
+				seen[n++] = name;
+		}
+	}
+	CHECK(n == h->n, "%d blocks are told, %d are there", h->n, n);
+}
+
 struct seq {
 	int32_t tok[LONG];
 	const char *salt;
@@ -170,7 +206,11 @@ static void store_life(uint64_t seed)
 	struct model *m;
 	struct prefix p;
 	uint64_t pinned = 0;
+	static struct hearer hearer;
+	struct announce *told;
 
+	hearer_init(&hearer);
+	told = announce_open(&hearer.sink, BLOCK);
 	to.pages = (LONG / to.page_rows + 1) * (1 + (int)dice(&s, 6));
 	m = toy_open(&to);
 	prefix_init(&p, &m->caches, 4000 << dice(&s, 6));
@@ -239,11 +279,18 @@ static void store_life(uint64_t seed)
 		}
 		prefix_check(&p);
 		caches_check(&m->caches);
+		if (!dice(&s, 3)) {
+			hearer.again = !dice(&s, 20);
+			announce_step(told, &p);
+			check_told(&p, &hearer);
+		}
 		if (r->n == 0)
 			CHECK(p.bytes <= p.bytes_max || p.n_pinned, "%zu bytes of %zu", p.bytes, p.bytes_max);
 	}
 	for (int i = 0; i < SLOTS; i++)
 		caches_close(&m->caches, i);
+	announce_close(told);
+	CHECK(!hearer.n && hearer.cleared >= 2, "told at the end");
 	prefix_fini(&p);
 	toy_close(m);
 }

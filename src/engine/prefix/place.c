@@ -56,16 +56,21 @@ static bool near(const struct place_plan *p, int pos, int d)
 	return false;
 }
 
-void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark)
+void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark,
+                     int block)
 {
-	int last = n_prompt - 1;
+	int last = n_prompt - 1, at;
 
 	p->n = 0;
 	p->n_prompt = n_prompt;
 	p->at = xmalloc(size_mul((size_t)n_mark + 1, sizeof(*p->at)));
-	for (int i = 0; i < n_mark; i++)
-		if (mark[i] > 0 && mark[i] < n_prompt && !near(p, mark[i], 1))
-			plan_add(p, mark[i], kind ? (enum place)kind[i] : PLACE_USER);
+	block = block > 1 ? block : 1;
+	last -= last > 0 ? last % block : 0;
+	for (int i = 0; i < n_mark; i++) {
+		at = mark[i] > 0 && mark[i] < n_prompt ? mark[i] / block * block : 0;
+		if (at > 0 && !near(p, at, 1))
+			plan_add(p, at, kind ? (enum place)kind[i] : PLACE_USER);
+	}
 	/* For the same prompt asked again: all but its last token, unless a mark is near enough. */
 	if (last > 0 && !near(p, last, PLACE_APART))
 		plan_add(p, last, PLACE_PROMPT);
@@ -159,7 +164,7 @@ struct place_pitch place_pitch(const struct place_cost *c, int n)
 		if (room < GRID_ROOM) {
 			int step = g.step > PLACE_COARSE ? g.step : PLACE_COARSE;
 
-			return (struct place_pitch){ .step = step, .near = step, .dense = 2 * step };
+			return (struct place_pitch){ .step = step, .near = step, .dense = 2 * step, .block = c->block };
 		}
 		while (g.near < g.step && room < NEAR_ROOM * PLACE_TAIL / g.near)
 			g.near *= 2;
@@ -172,6 +177,7 @@ struct place_pitch place_pitch(const struct place_cost *c, int n)
 		g.dense = (int)fmin(INT_MAX, first * g.step);
 	}
 	g.dense = g.dense > PLACE_TAIL ? g.dense : PLACE_TAIL;
+	g.block = c->block;
 	return g;
 }
 
@@ -191,12 +197,24 @@ static int gap_at(const struct place_pitch *g, int kept, int n)
 	return gap < far - PLACE_TAIL ? gap : (int)far - PLACE_TAIL;
 }
 
+/* place_next where all places are multiples of a block, as the fixed ones are. */
+static int next_block(const struct place_pitch *g, const struct place_at *fixed, int next, int pos, int end,
+                      enum place *kind)
+{
+	next -= next % g->block;
+	next = next > pos ? next : (pos / g->block + 1) * g->block;
+	*kind = next < end || !fixed ? PLACE_GRID : fixed->kind;
+	return next < end ? next : end;
+}
+
 int place_next(const struct place_plan *p, const struct place_pitch *g, int pos, int kept, enum place *kind)
 {
 	int gap = gap_at(g, kept, p->n_prompt);
 	const struct place_at *fixed = fixed_after(p, pos, kept);
 	int end = fixed ? fixed->pos : p->n_prompt, next = kept + gap, round = gap / 2;
 
+	if (g->block > 1)
+		return next_block(g, fixed, next, pos, end, kind);
 	if (gap < end - kept) {
 		/* Multiples of half a step are those of other prompts too.  Two gaps that
 		 * one place cuts are made even. */

@@ -25,8 +25,10 @@ struct place_plan {
 
 /* From the prompt's length and its marks (rising; kind NULL: unknown), of which
  * those outside (0, n_prompt) are ignored.  The end of the prompt is added.
+ * block > 1: each place is the multiple of it at or before.
  * Owned: place_plan_fini. */
-void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark);
+void place_plan_init(struct place_plan *p, int n_prompt, const int *mark, const unsigned char *kind, int n_mark,
+                     int block);
 void place_plan_fini(struct place_plan *p);
 
 /* The first place after pos where states are expensive (drafters, disk): a fixed one, or
@@ -44,6 +46,7 @@ enum { PLACE_STEP = 64, PLACE_NEAR = 16, PLACE_TAIL = 64, PLACE_NEVER = 1 << 28 
 struct place_pitch {
 	int step, near, dense;
 	bool answers; /* places in answers, too */
+	int block;    /* all are multiples of it; 0 or 1: they need not be */
 };
 
 /* Costs of keeping a state, to weigh against what it may save. */
@@ -52,6 +55,7 @@ struct place_cost {
 	double share;           /* most of a prompt's time that copies may take */
 	double states, token; /* that the budget holds; a token's keys and values, as part of one.  0: not known yet */
 	bool anywhere;        /* one state serves for all positions before it: no grid */
+	int block;            /* the pitch's */
 };
 /* The spacing for a prompt of n tokens: PLACE_STEP and PLACE_NEAR, doubled as often as the costs demand; checkpoints that
  * half of the budget does not hold are left out far from the end. */

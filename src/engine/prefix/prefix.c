@@ -47,6 +47,7 @@ static void attach(struct prefix *p, struct prefix_node *e, const struct snaps *
 	node_count_in(p, e);
 	e->lost = false;
 	p->n_state++;
+	p->changes++;
 	for (struct prefix_node *a = e; a; a = a->parent)
 		a->below++;
 }
@@ -68,6 +69,7 @@ static void detach(struct prefix *p, struct prefix_node *e)
 	node_count_in(p, e);
 	unpin(p, e);
 	p->n_state--;
+	p->changes++;
 	for (struct prefix_node *a = e; a; a = a->parent)
 		a->below--;
 }
@@ -236,9 +238,8 @@ static struct prefix_node *child_with_state(const struct prefix_node *e)
 	return first;
 }
 
-/* The nearest node below with a state; NULL: there is none.  Where texts part the shorter way is
- * taken: a window's snapshot reaches back over few positions only. */
-static struct prefix_node *state_below(struct prefix_node *e)
+/* Where texts part the shorter way is taken: a window's snapshot reaches back over few positions only. */
+struct prefix_node *node_state_below(struct prefix_node *e)
 {
 	while (e && !has_state(e))
 		e = child_with_state(e);
@@ -250,7 +251,7 @@ static void consider(struct prefix_hit *out, struct prefix_node *e, int most)
 {
 	int at;
 
-	e = state_below(e);
+	e = node_state_below(e);
 	at = e ? snaps_reach(&e->snaps, most) : 0;
 	if (at > out->at) {
 		out->at = at;
@@ -362,6 +363,17 @@ static void placed(struct prefix *p, struct prefix_node *e, const struct prefix_
 	e->made_ns = key->now;
 }
 
+void prefix_rekind(struct prefix *p, const char *salt, const int32_t *tok, int n, enum place kind)
+{
+	struct prefix_tree *t = tree_find(p, salt);
+	struct way w = { 0 };
+
+	if (t)
+		w = tree_follow(t, tok, n);
+	if (w.whole && w.depth == n && !w.part && w.whole->placed && !w.whole->landed && !heads_kin(w.whole))
+		w.whole->kind = kind;
+}
+
 void prefix_note(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n)
 {
 	if (!p->bytes_max || n < 1)
@@ -381,7 +393,7 @@ bool prefix_covers(const struct prefix *p, const char *salt, const int32_t *tok,
 	w = tree_follow(t, tok, n);
 	if (w.depth < n)
 		return false;
-	below = state_below(w.part ? w.part : w.whole);
+	below = node_state_below(w.part ? w.part : w.whole);
 	return below && snaps_reach(&below->snaps, n) == n;
 }
 
@@ -567,7 +579,7 @@ const struct snaps *prefix_alike(const struct prefix *p, const char *salt, const
 		return NULL;
 	w = tree_follow(t, tok, *n);
 	/* States below the end of the path begin with all of it; otherwise the nearest above. */
-	e = state_below(w.part ? w.part : w.whole);
+	e = node_state_below(w.part ? w.part : w.whole);
 	if (e) {
 		*n = w.depth;
 		return &e->snaps;
@@ -631,8 +643,7 @@ static int drop_all(struct prefix *p, struct prefix_node *top)
 		}
 		node_count_out(p, e);
 		node_unlink(p, e);
-		free(e->tok);
-		free(e);
+		node_free(e);
 		p->n_node--;
 		if (e == top)
 			return n;

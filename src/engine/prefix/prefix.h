@@ -62,6 +62,7 @@ struct prefix {
 	struct place_odds odds;
 	uint64_t fresh; /* of the last 64 lookups, the latest in bit 0: it began afresh */
 	int64_t captured, evicted;
+	uint64_t changes; /* states that came or went, so far */
 	/* Sizes of the state that was captured last: bytes that no other holds, and those that others may, for each token. */
 	size_t place_bytes;
 	double token_bytes;
@@ -100,6 +101,8 @@ bool prefix_learn(struct prefix *p, const struct prefix_key *key, int slot, cons
 bool prefix_room(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above, size_t pending);
 /* Drops the state that is worth least, if that is no more than this one would be. */
 bool prefix_outbid(struct prefix *p, const struct prefix_key *key, const int32_t *tok, int n, int above);
+/* The place at the end of exactly tok[0..n) is of that kind from now on, unless a request has resumed there. */
+void prefix_rekind(struct prefix *p, const char *salt, const int32_t *tok, int n, enum place kind);
 /* Drops the state of the grid at the end of exactly tok[0..n), which is of no use any longer, with all
  * memory of it, unless a request has used it. */
 void prefix_forget(struct prefix *p, const char *salt, const int32_t *tok, int n);

@@ -64,6 +64,13 @@ static struct prefix_node *node_new(struct prefix *p, struct prefix_node *parent
 	return e;
 }
 
+void node_free(struct prefix_node *e)
+{
+	free(e->tok);
+	free(e->block);
+	free(e);
+}
+
 /* The first `at` tokens of e become a node of their own above it. */
 static struct prefix_node *node_split(struct prefix *p, struct prefix_node *e, int at)
 {
@@ -83,7 +90,9 @@ static struct prefix_node *node_split(struct prefix *p, struct prefix_node *e, i
 	rest = xmalloc(size_mul((size_t)(e->n - at), sizeof(*rest)));
 	memcpy(rest, e->tok + at, (size_t)(e->n - at) * sizeof(*rest));
 	free(e->tok);
+	free(e->block);
 	e->tok = rest;
+	e->block = NULL;
 	e->n -= at;
 	node_link(p, head, e);
 	node_count_in(p, e);
@@ -103,14 +112,15 @@ void node_join(struct prefix *p, struct prefix_node *e)
 	memcpy(tok, e->tok, (size_t)e->n * sizeof(*tok));
 	memcpy(tok + e->n, c->tok, (size_t)c->n * sizeof(*tok));
 	free(c->tok);
+	free(c->block);
 	c->tok = tok;
+	c->block = NULL;
 	c->n += e->n;
 	node_count_out(p, e);
 	node_unlink(p, e);
 	node_link(p, e->parent, c);
 	node_count_in(p, c);
-	free(e->tok);
-	free(e);
+	node_free(e);
 	p->n_node--;
 }
 
@@ -134,8 +144,7 @@ void node_remove_leaf(struct prefix *p, struct prefix_node *e)
 
 		node_count_out(p, e);
 		node_unlink(p, e);
-		free(e->tok);
-		free(e);
+		node_free(e);
 		p->n_node--;
 		e = parent;
 		if (!e->child && e->placed)

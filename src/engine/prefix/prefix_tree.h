@@ -1,6 +1,6 @@
 /* prefix_tree.h - the radix tree of kept prefixes: nodes, the way of a prompt, and the books over both.
  *
- * Only prefix.c and prefix_tree.c include this.  A node is a run of tokens; which states hang where, and which of
+ * Only prefix.c, prefix_tree.c and announce.c include this.  A node is a run of tokens; which states hang where, and which of
  * them go first, is prefix.c's affair.  The engine's thread only; nothing fails, since memory that is not there
  * ends the program. */
 #ifndef ENGINE_PREFIX_TREE_H
@@ -29,7 +29,8 @@ struct prefix_node {
 	bool fine; /* of the grid: the tier below is not told of it */
 	bool read; /* came from the tier below, and was not used since */
 	int n, end;
-	int32_t *tok; /* [n] what follows the parent's end */
+	int32_t *tok;    /* [n] what follows the parent's end */
+	uint64_t *block; /* announce.c: names of the blocks that end in it; NULL: not made yet */
 	struct prefix_tree *tree;
 	struct snaps snaps; /* at end; n == 0: none */
 	int below;          /* nodes in this subtree, itself included, that have a snapshot */
@@ -101,6 +102,10 @@ void node_unlink(struct prefix *p, struct prefix_node *e);
 /* Merges a node into its only child, and frees it, where it is neither a place nor has a state: a fork whose other
  * branches went.  Otherwise does nothing. */
 void node_join(struct prefix *p, struct prefix_node *e);
+/* The nearest node at or below e with a state, which serves those who leave the tree there; NULL: there is none. */
+struct prefix_node *node_state_below(struct prefix_node *e);
+/* Frees a node that hangs nowhere, and its memory. */
+void node_free(struct prefix_node *e);
 /* Frees a leaf without a state, then every node above it that only led there. */
 void node_remove_leaf(struct prefix *p, struct prefix_node *e);
 
