@@ -98,6 +98,7 @@ struct options {
 	bool log_prompts, drop_volatile;
 	int turn_replay; /* enum turn_replay */
 	size_t turn_bytes;
+	const char *kv_events, *kv_replay, *kv_topic, *kv_format; /* server/kv_events.h */
 
 	/* bench and bench serve */
 	struct ints bench_prompt, bench_output;

@@ -9,6 +9,7 @@
 #include "cli/pull.h"
 #include "cli/serving.h"
 #include "server/http/gate.h"
+#include "server/kv_events.h"
 #include "server/server.h"
 
 /* Writes the port to a new file and renames it, so that a waiting program never reads half; a path
@@ -109,14 +110,36 @@ static int serve_one(struct server *server, const struct options *o, struct err 
 	return rc;
 }
 
+static int open_events(const struct options *o, struct kv_events **out, struct err *err)
+{
+	const struct kv_events_opts opts = { o->kv_events, o->kv_replay, o->kv_topic, o->kv_format };
+
+	*out = NULL;
+	if (!o->kv_events)
+		return 0;
+	if (o->n_model)
+		return err_set(err, E_ARG, "kv-events %s: the events are of one model, and %d are served", o->kv_events,
+		               o->n_model);
+	return kv_events_open(out, &opts, err);
+}
+
 int cmd_serve(const struct options *o)
 {
 	struct server *server = NULL;
+	struct options with = *o;
+	struct kv_events *events;
 	struct server_opts so;
 	struct err err;
+	int rc;
 
 	fill_opts(o, &so);
-	if ((!o->n_model && pull_if_missing(o, &err)) || server_open(&server, &so, &err))
+	if ((!o->n_model && pull_if_missing(o, &err)) || open_events(o, &events, &err))
 		return cli_fail("serve", &err);
-	return (o->n_model ? serve_several : serve_one)(server, o, &err) ? cli_fail("serve", &err) : 0;
+	so.kv_events = events;
+	with.load.blocks = events ? kv_events_sink(events) : NULL;
+	rc = server_open(&server, &so, &err);
+	if (!rc)
+		rc = (o->n_model ? serve_several : serve_one)(server, &with, &err);
+	kv_events_close(events);
+	return rc ? cli_fail("serve", &err) : 0;
 }

@@ -75,12 +75,13 @@ struct host_opts {
 	size_t expert_bytes;      /* for experts that stay on disk; 0: see plan.c */
 	/* Where tables are kept.  A table is a matrix that a step reads single rows of, such as an embedding. */
 	enum tables { TABLES_AUTO, TABLES_MEMORY, TABLES_DISK } tables;
-	bool small_pages;    /* weights stay where they are mapped */
-	size_t kv_bytes;     /* 0: see plan.c */
-	struct kv_policy kv; /* how keys and values are written */
-	size_t prefix_bytes; /* SIZE_MAX: see plan.c */
-	double verify_cache; /* share of reused prefixes that are computed again and compared */
-	struct texts lora;   /* NAME=PATH[,SCALE] */
+	bool small_pages;          /* weights stay where they are mapped */
+	size_t kv_bytes;           /* 0: see plan.c */
+	struct kv_policy kv;       /* how keys and values are written */
+	size_t prefix_bytes;       /* SIZE_MAX: see plan.c */
+	struct block_sink *blocks; /* as in engine.h; NULL: none */
+	double verify_cache;       /* share of reused prefixes that are computed again and compared */
+	struct texts lora;         /* NAME=PATH[,SCALE] */
 	struct host_draft draft;
 	struct host_disk disk;
 	struct host_experts experts;

@@ -573,6 +573,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	eo.prefix_bytes -= s->image_bytes;
 	eo.place_share = PLACE_SHARE;
 	eo.verify_share = o->verify_cache;
+	eo.blocks = o->blocks;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
 	eo.turn = s->device_bytes ? NULL : o->turn; /* a device's step leaves the processors alone */

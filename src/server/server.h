@@ -18,7 +18,8 @@
 #include "text/jinja/template.h"
 #include "text/tokens/tokenizer.h"
 
-struct embedder; /* embed/embedder.h */
+struct embedder;  /* embed/embedder.h */
+struct kv_events; /* server/kv_events.h */
 
 /* Reader of images and sounds, for models that take them. */
 struct sight {
@@ -137,8 +138,9 @@ struct server_opts {
 	int stuck_ms;      /* work and no step for this long: /health says so */
 	bool log_prompts;  /* their text, at level info */
 	enum turn_replay turn_replay;
-	size_t turn_bytes;  /* of remembered turns */
-	bool drop_volatile; /* lines of system messages that mean nothing */
+	size_t turn_bytes;           /* of remembered turns */
+	bool drop_volatile;          /* lines of system messages that mean nothing */
+	struct kv_events *kv_events; /* what /metrics counts of them; the caller's until server_close.  NULL: none */
 };
 
 void server_opts_default(struct server_opts *o);

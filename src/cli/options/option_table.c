@@ -211,6 +211,15 @@ const struct option option_table[] = {
 	{ CMD_SERVE | CMD_PACK, "drop-volatile-lines", NULL, NULL, K_FLAG, AT(drop_volatile), NONE, 0, 0, NULL, NULL,
 	  group_server,
 	  "remove system message lines that change with every request and carry no meaning, such as Claude Code's billing header" },
+	{ CMD_TUNE | CMD_SERVE, "kv-events", NULL, NULL, K_TEXT, AT(kv_events), NONE, 0, 0, "ADDRESS", NULL,
+	  group_server,
+	  "publish cached prefixes over ZeroMQ as vLLM does, such as tcp://*:5557 (docs/fleet.md); they contain the tokens of prompts" },
+	{ CMD_TUNE | CMD_SERVE, "kv-events-replay", NULL, NULL, K_TEXT, AT(kv_replay), NONE, 0, 0, "ADDRESS", NULL,
+	  group_server, "with kv-events: replay missed messages, such as tcp://*:5558" },
+	{ CMD_TUNE | CMD_SERVE, "kv-events-topic", NULL, NULL, K_TEXT, AT(kv_topic), NONE, 0, 0, "TOPIC", "kv-events",
+	  group_server, "with kv-events: their topic; llm-d expects kv@POD@MODEL" },
+	{ CMD_TUNE | CMD_SERVE, "kv-events-format", NULL, NULL, K_TEXT, AT(kv_format), NONE, 0, 0, "map|array", "map",
+	  group_server, "with kv-events: array is the format of vLLM before 0.23" },
 	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
 	  "log the text of every prompt" },
 
@@ -365,6 +374,10 @@ _Static_assert(sizeof(option_table) / sizeof(option_table[0]) < OPTION_MAX, "OPT
 
 /* ---- options that would do nothing ---- */
 
+static bool no_kv_events(const struct options *o)
+{
+	return !o->kv_events;
+}
 static bool no_folder(const struct options *o)
 {
 	return !o->load.disk.dir && !options_are_several(o); /* several have a folder always */
@@ -443,7 +456,8 @@ static const struct idle {
 } idle[] = {
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes prompt-cache-disk-wait", NULL, no_folder,
 	  "without --prompt-cache-dir" },
-	{ CMD_SERVE, "verify-cache pack", NULL, no_store, "with --prompt-cache-bytes 0" },
+	{ CMD_SERVE, "verify-cache pack kv-events", NULL, no_store, "with --prompt-cache-bytes 0" },
+	{ CMD_SERVE, "kv-events-replay kv-events-topic kv-events-format", NULL, no_kv_events, "without kv-events" },
 	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
 	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },
 	{ CMD_RUN, "chat-template", NULL, url, "with --url: the server has the template" },

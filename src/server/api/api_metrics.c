@@ -11,6 +11,7 @@
 #include "server/chat/generate.h"
 #include "server/chat/turns.h"
 #include "server/inside.h"
+#include "server/kv_events.h"
 #include "server/routes.h"
 
 /* Names of the causes in labels. */
@@ -445,6 +446,20 @@ static void put_infos(const struct page *p, const struct server *s, const struct
 	buf_fini(&more);
 }
 
+static void put_events(const struct page *p, struct kv_events *events)
+{
+	struct kv_events_stats k;
+
+	if (!events)
+		return;
+	kv_events_stats(events, &k);
+	counter(p, "kv_events_total", "Batches of kv-events that were sent.", k.sent);
+	gauge(p, "kv_events_waiting", "Batches that wait to be sent.", (double)k.waiting);
+	counter(p, "kv_events_dropped_total", "Batches that were dropped; everything was told anew.", k.dropped);
+	counter(p, "kv_blocks_stored_total", "Blocks that were announced.", k.stored);
+	counter(p, "kv_blocks_removed_total", "Blocks that were withdrawn.", k.removed);
+}
+
 /* What is counted of every model. */
 struct per_model {
 	const struct page *page;
@@ -553,6 +568,7 @@ static void put_page(struct buf *b, struct server *s, struct known_model *m, con
 	put_shared(&own, false, &s->metrics, e);
 	put_engine(&own, e);
 	put_server(&own, s);
+	put_events(&own, s->opts.kv_events);
 	put_workers(&own, w);
 	if (m)
 		put_grammars(&own, &m->grammars);
