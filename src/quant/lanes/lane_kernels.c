@@ -347,6 +347,38 @@ static void decode_bytes(float *to, const struct weight *w, int o, const float *
 	}
 }
 
+/* Adds inputs k .. end - 1 of a group to the sums, `runs` times 16 at once; p: codes of the first output; s, b: of each. */
+LANES_INLINE void tile_bytes_group(v16 acc[8][8], const float *x, size_t x_ld, const uint8_t *p, size_t row_bytes,
+                                   int k, int end, const v16 *s, const v16 *b, const int R, const int O, const int runs,
+                                   const bool e4m3)
+{
+	for (; k < end; k += 16 * runs) {
+		v16 a[2][8], v[2];
+
+#pragma GCC unroll 2
+		for (int h = 0; h < runs; h++)
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++)
+				a[h][r] = v16_load(x + (size_t)r * x_ld + k + 16 * h);
+#pragma GCC unroll 8
+		for (int i = 0; i < O; i++) {
+			const uint8_t *at = p + (size_t)i * row_bytes + k;
+
+			if (e4m3 && runs == 2)
+				v16_load_e4m3s(v, at);
+			else
+				v[0] = e4m3 ? v16_load_e4m3(at) : v16_load_u8(at);
+#pragma GCC unroll 2
+			for (int h = 0; h < runs; h++) {
+				v[h] = e4m3 ? v16_mul(s[i], v[h]) : v16_add(v16_mul(s[i], v[h]), b[i]);
+#pragma GCC unroll 8
+				for (int r = 0; r < R; r++)
+					acc[r][i] = v16_fma(a[h][r], v[h], acc[r][i]);
+			}
+		}
+	}
+}
+
 /* R rows by outputs o .. o + O - 1; prefetches the codes of the next O outputs.  e4m3: codes are that, and have no biases. */
 LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int o, const float *scale, const float *x,
                              size_t x_ld, const int R, const int O, const bool e4m3)
@@ -361,27 +393,16 @@ LANES_INLINE void tile_bytes(float *out, size_t ld, const struct weight *w, int 
 
 #pragma GCC unroll 8
 		for (int i = 0; i < O; i++) {
-			__builtin_prefetch(p + (size_t)(O + i) * w->row_bytes + k, 0, 3);
-			s[i] = v16_set1(scale[(size_t)(2 * i) * room + (size_t)g]);
+			for (int at = k; at < k + w->group; at += 64)
+				__builtin_prefetch(p + (size_t)(O + i) * w->row_bytes + at, 0, 3);
+			s[i] = v16_set1((e4m3 ? 256.0f : 1.0f) * scale[(size_t)(2 * i) * room + (size_t)g]);
 			b[i] = e4m3 ? v16_zero() : v16_set1(scale[(size_t)(2 * i + 1) * room + (size_t)g]);
 		}
-		for (int end = k + w->group; k < end; k += 16) {
-			v16 a[8];
-
-#pragma GCC unroll 8
-			for (int r = 0; r < R; r++)
-				a[r] = v16_load(x + (size_t)r * x_ld + k);
-#pragma GCC unroll 8
-			for (int i = 0; i < O; i++) {
-				const uint8_t *at = p + (size_t)i * w->row_bytes + k;
-				v16 v = e4m3 ? v16_mul(s[i], v16_load_e4m3(at)) :
-				               v16_add(v16_mul(s[i], v16_load_u8(at)), b[i]);
-
-#pragma GCC unroll 8
-				for (int r = 0; r < R; r++)
-					acc[r][i] = v16_fma(a[r], v, acc[r][i]);
-			}
-		}
+		if (e4m3 && R == 1 && w->group % 32 == 0)
+			tile_bytes_group(acc, x, x_ld, p, w->row_bytes, k, k + w->group, s, b, R, O, 2, e4m3);
+		else
+			tile_bytes_group(acc, x, x_ld, p, w->row_bytes, k, k + w->group, s, b, R, O, 1, e4m3);
+		k += w->group;
 	}
 	sums_store(out, ld, acc, R, O);
 }
@@ -467,7 +488,7 @@ static void mul_mxfp8(float *out, size_t ld, const struct weight *w, int o0, int
 			float *to = rows + (size_t)i * cols;
 
 			for (int k = 0; k < w->cols; scale += size) {
-				v16 f = v16_set1(size == 1 ? power_of_two(*scale) : float_at(scale));
+				v16 f = v16_set1(256.0f * (size == 1 ? power_of_two(*scale) : float_at(scale)));
 
 				for (int end = k + w->group; k < end; k += 16)
 					v16_store(to + k, v16_mul(f, v16_load_e4m3(p + k)));

@@ -73,14 +73,21 @@ LANES_INLINE v16 v16_load_u8(const void *p)
 {
 	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
 }
-/* E4M3 as MLX reads it: an f16 with its exponent 8 too small. */
+/* A 256th of E4M3 as MLX reads it, which is an f16 with its exponent 8 too small. */
 LANES_INLINE v16 v16_load_e4m3(const void *p)
 {
 	/* A half's sign, a 0 for its highest bit of the exponent, and the byte's seven other bits. */
 	__m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
-	__m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((short)0xbfff));
 
-	return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
+	return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((short)0xbfff)));
+}
+LANES_INLINE void v16_load_e4m3s(v16 to[2], const void *p) /* of 32 bytes */
+{
+	__m512i b = _mm512_cvtepi8_epi16(_mm256_loadu_si256(p));
+	__m512i h = _mm512_and_si512(_mm512_slli_epi16(b, 7), _mm512_set1_epi16((short)0xbfff));
+
+	to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+	to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
 }
 LANES_INLINE void v16_store(void *p, v16 a)
 {
@@ -269,10 +276,8 @@ LANES_INLINE v16 v16_load_e4m3(const void *p)
 	/* A half's sign, a 0 for its highest bit of the exponent, and the byte's seven other bits. */
 	__m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
 	__m256i h = _mm256_and_si256(_mm256_slli_epi16(b, 7), _mm256_set1_epi16((short)0xbfff));
-	__m256 f = _mm256_set1_ps(256.0f);
 
-	return (v16){ _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(h)), f),
-		      _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)), f) };
+	return (v16){ _mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1)) };
 }
 LANES_INLINE void v16_store(void *p, v16 a)
 {
@@ -471,7 +476,6 @@ LANES_INLINE v16 v16_load_e4m3(const void *p)
 		r.v[2 * i] = vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h[i])));
 		r.v[2 * i + 1] = vcvt_high_f32_f16(vreinterpretq_f16_u16(h[i]));
 	}
-	LANES_QUADS r.v[i] = vmulq_f32(r.v[i], vdupq_n_f32(256.0f));
 	return r;
 }
 LANES_INLINE void v16_store(void *p, v16 a)
@@ -676,7 +680,7 @@ LANES_INLINE v16 v16_load_e4m3(const void *p)
 	{
 		uint8_t b = ((const uint8_t *)p)[i];
 
-		r.v[i] = (b & 0x80 ? -256.0f : 256.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
+		r.v[i] = (b & 0x80 ? -1.0f : 1.0f) * f16_to_float((uint16_t)((b & 0x7f) << 7));
 	}
 	return r;
 }
@@ -792,6 +796,14 @@ LANES_INLINE float v16_top(v16 a)
 	return a.v[0];
 }
 
+#endif
+
+#ifndef __AVX512F__
+LANES_INLINE void v16_load_e4m3s(v16 to[2], const void *p)
+{
+	to[0] = v16_load_e4m3(p);
+	to[1] = v16_load_e4m3((const uint8_t *)p + 16);
+}
 #endif
 
 /* Nearest integer, ties to even, for |a| < 2^22. */
