@@ -35,7 +35,7 @@ export async function refresh(id = current) {
   by_id("list").replaceChildren(...list.map(item));
   if (focused) by_id("list").querySelector(`[data-id="${focused}"]`)?.focus();
   by_id("shelf-toggle").classList.toggle("busy", list.some((c) => c.id !== current && acts.writes(c.id)));
-  by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : "No conversations yet; they stay in this browser.";
+  by_id("list-note").textContent = list.length ? "" : words ? "None has these words." : `No conversations yet; they stay in this browser, for ${location.host} alone.`;
 }
 
 function rename(c, row) {

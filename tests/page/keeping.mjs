@@ -25,6 +25,8 @@ async function talk(...questions) {
 
 test('conversations are kept, found, named, deleted and brought back', async () => {
 	const { page } = now;
+	// Another name or port of the same server has a list of its own.
+	assert.equal(await page.locator('#list-note').innerText(), `No conversations yet; they stay in this browser, for ${new URL(now.server.url).host} alone.`);
 	await model_says(says('about llamas'), says('about yaks'), says('third'));
 	await talk('First question', 'Second question');
 	await until_titles(['Second question', 'First question']);
