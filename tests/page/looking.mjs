@@ -128,6 +128,31 @@ test('at phone width, light and dark', async () => {
 	}
 });
 
+test('buttons of a message: where a mouse points or the focus is, and always for a finger', async () => {
+	for (const touch of [false, true]) {
+		await now.context.close();
+		await open({ viewport: { width: touch ? 390 : 1200, height: 700 }, hasTouch: touch, isMobile: touch });
+		const { page } = now;
+		await model_says(says('one'), says('two'));
+		await ask('first');
+		await answer();
+		await ask('second');
+		await answer(1);
+		await page.mouse.move(1, 1);
+		const first = page.locator('.message').first(), edit = first.getByRole('button', { name: 'Edit' });
+		const seen = () => edit.evaluate((b) => getComputedStyle(b).opacity === '1');
+		assert.equal(await seen(), touch);
+		assert.equal(await page.locator('.message').last().getByRole('button', { name: 'Edit' }).evaluate((b) => getComputedStyle(b).opacity), '1');
+		if (touch) continue;
+		await first.hover();
+		assert.equal(await seen(), true);
+		await page.mouse.move(1, 1);
+		assert.equal(await seen(), false);
+		await edit.focus();
+		assert.equal(await seen(), true);
+	}
+});
+
 test('everything is reached and has a name by keyboard', async () => {
 	const { page } = now;
 	await greedy();
