@@ -68,7 +68,8 @@ function ask(url, method, params, ms, signal) {
 
 function tools_of({ tools }) {
   return tools.filter((t) => t && typeof t.name === "string" && t.name).slice(0, TOOLS_MOST).map((t) => ({ name: t.name,
-    description: typeof t.description === "string" ? t.description : "", schema: t.inputSchema ?? { type: "object", properties: {} } }));
+    description: typeof t.description === "string" ? t.description : "",
+    schema: t.inputSchema && typeof t.inputSchema === "object" && !Array.isArray(t.inputSchema) ? t.inputSchema : { type: "object", properties: {} } }));
 }
 
 // The tools of a server.  A list that came is not asked for again.

@@ -15,7 +15,7 @@ async function mcp(mood = {}) {
 	const session = 'session-1';
 	const results = {
 		initialize: () => ({ protocolVersion: mood.version ?? '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'test', version: '1' } }),
-		'tools/list': ({ cursor }) => (cursor ? { tools: TOOLS.slice(1) } : { tools: TOOLS.slice(0, 1), nextCursor: 'more' }),
+		'tools/list': ({ cursor }) => (mood.tools ? { tools: mood.tools } : cursor ? { tools: TOOLS.slice(1) } : { tools: TOOLS.slice(0, 1), nextCursor: 'more' }),
 		'tools/call': (params) => {
 			s.calls.push(params);
 			return mood.result ?? { content: [{ type: 'text', text: `22 degrees in ${params.arguments.city}` }, { type: 'image', data: 'AA==', mimeType: 'image/png' }] };
@@ -213,6 +213,27 @@ with_mcp('a call that gets no answer is told, and can be tried again', async (s)
 	assert.equal(s.methods().filter((m) => m === 'initialize').length, 2);
 	assert.match(sent[1].messages.at(-1).content, /22 degrees/);
 	assert.ok(s.methods().includes('notifications/cancelled'));
+});
+
+with_mcp('of odd tools what can be offered is', async (s) => {
+	const { page } = now;
+	s.mood.tools = [null, 'x', { name: '' }, { name: 7 }, { name: 'a b', inputSchema: 'x' }, { name: 'a.b', description: 5, inputSchema: [] }, { name: '__proto__' }];
+	await page.click('#settings-open');
+	await page.fill('#server-url', s.url);
+	await page.press('#server-url', 'Enter');
+	await row().getByText('3 tools').waitFor();
+	await row().locator('.server input').check();
+	await row().getByText('3 tools').waitFor();
+	await page.click('#settings-close');
+	s.mood.result = { content: [null, 7, { type: 'odd' }, { type: 'resource', resource: { text: 'of a file' } }, { type: 'text', text: 1 }] };
+	const sent = await model_says(calls(['__proto__', {}], ['a_b_2', {}]), says('done'));
+	await ask('x');
+	for (const name of ['__proto__', 'a_b_2']) await allow(name).click();
+	await answer(1);
+	const none = { type: 'object', properties: {} };
+	assert.deepEqual(sent[0].tools.map((t) => t.function), ['a_b', 'a_b_2', '__proto__'].map((name) => ({ name, description: '', parameters: none })));
+	assert.deepEqual(s.calls.map((c) => c.name), ['__proto__', 'a.b']);
+	assert.match(sent[1].messages.at(-1).content, /odd .*left out\]\nof a file/);
 });
 
 with_mcp('rounds of calls have an end', async (s) => {
