@@ -105,6 +105,10 @@ struct request {
 	int n_draft_max;            /* most that were allowed by the ask */
 	int n_accepted, n_rejected; /* of all rounds */
 	struct draft_try tries[DRAFTERS_MAX];
+	struct {
+		int32_t *tok;
+		int n, at; /* at: tokens that the answer is known to begin with; n is 0 once one was wrong */
+	} expect;          /* of the ask */
 
 	/* From logits to text. */
 	struct sampler sampler;

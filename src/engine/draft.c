@@ -111,6 +111,27 @@ static int sound(const struct request *r, const int32_t *draft, int n)
 	return n;
 }
 
+/* The next of the tokens that r's answer was expected to be, as long as it was.  Returns their number. */
+static int expected(struct request *r, int32_t *out, int max)
+{
+	int said = r->n_tok - r->n_prompt, n = 0;
+
+	for (; r->expect.at < said && r->expect.at < r->expect.n; r->expect.at++)
+		if (r->tok[r->n_prompt + r->expect.at] != r->expect.tok[r->expect.at])
+			r->expect.n = 0;
+	for (; n < max && said + n < r->expect.n; n++)
+		out[n] = r->expect.tok[said + n];
+	return n;
+}
+
+/* Drafts that need no drafter: forced tokens, which are always accepted, or those that the answer is expected to be. */
+static int given(struct request *r, int32_t *out, int max)
+{
+	int n = expected(r, out, max);
+
+	return n ? n : lead_ahead(&r->lead, out, max);
+}
+
 static double belief(const struct draft_odds *own, const struct draft_odds *all)
 {
 	double others = (all->right + 1) / (all->tried + 2);
@@ -531,10 +552,9 @@ void draft_propose(struct engine *e)
 
 		int max = draft_room(e, r);
 
-		/* Forced tokens are drafts that are always accepted. */
 		r->draft_by = NOBODY;
 		r->draft_dare = NOBODY;
-		r->n_draft = max > 0 ? sound(r, r->draft, lead_ahead(&r->lead, r->draft, max)) : 0;
+		r->n_draft = max > 0 ? sound(r, r->draft, given(r, r->draft, max)) : 0;
 		g->of[r->slot] = r;
 		if (r->n_tok - r->pos == 1)
 			deal.rows += 1 + r->n_draft, deal.tokens += 1 + r->n_draft;

@@ -35,6 +35,7 @@ void request_unref(struct request *r)
 	outbox_fini(&r->out);
 	free(r->stop_token);
 	free(r->split);
+	free(r->expect.tok);
 	free(r->salt);
 	rows_close(r->rows);
 	place_plan_fini(&r->plan);
@@ -248,6 +249,8 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark, e->place_block);
 	r->ahead = AHEAD_NONE;
 	r->no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
+	r->expect.tok = copy(a->expect, a->n_expect, sizeof(*a->expect));
+	r->expect.n = a->n_expect;
 	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
 	r->resume_at = brought_ceil(&r->brought, a->resume_at);
 	r->priority = a->priority;

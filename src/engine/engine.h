@@ -148,6 +148,10 @@ struct ask {
 	bool no_cache;            /* neither use nor keep a prefix */
 	struct mask_source *mask; /* of this request alone, and the engine's once submitted; NULL: all tokens */
 	int n_draft;              /* most tokens drafted per step; 0: the engine's number; -1: none */
+	/* [n_expect] what the answer is likely to be, token by token, as when it was given before: drafted until one is wrong.
+	 * They change no token of the answer. */
+	const int32_t *expect;
+	int n_expect;
 	/* Lengths of prompt prefixes worth keeping, rising: where a later prompt is
 	 * likely to part from this one (the end of a message).  The end of the prompt
 	 * and the end of the answer are kept anyway. */

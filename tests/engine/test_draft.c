@@ -314,6 +314,51 @@ static void test_cell(const struct cell *c, struct guesser *guess)
 	rig_close(&b);
 }
 
+/* An answer that is expected, wholly, up to a token that is another, or with more behind it: the same bytes in fewer steps. */
+static void test_expected(void)
+{
+	for (int v = 0; v < 32; v++) {
+		struct cell c = {
+			.sampled = v & 1, .prefix = v & 2, .told = v & 4 ? 3 : 0, .max_tokens = 20, .n_draft = 4
+		};
+		static struct record plain;
+		static struct life l;
+		int32_t expect[LIFE_MAX];
+		struct rig_opts o = roomy;
+		struct rig a, b;
+		int64_t steps_a, steps_b;
+		int wrong = v & 8 ? 7 : -1, more = v & 16 ? 9 : 0;
+
+		memset(&plain, 0, sizeof(plain));
+		a = rig_open(&o);
+		cell_ask(&plain.l, &c, NULL, NULL, NULL);
+		cell_told(&plain.l, &c);
+		warm(&a, c.prefix);
+		steps_a = run(&plain.l, &a, &plain, true);
+		CHECK(plain.l.got.n == 20, "%d tokens", plain.l.got.n);
+		memcpy(expect, plain.l.got.tok, sizeof(*expect) * 20);
+		for (int i = 20; i < 20 + more; i++)
+			expect[i] = 3;
+		if (wrong >= 0)
+			expect[wrong] = (expect[wrong] + 1) % 200;
+
+		o.n_draft = c.n_draft;
+		b = rig_open(&o);
+		cell_ask(&l, &c, NULL, NULL, NULL);
+		cell_told(&l, &c);
+		l.ask.expect = expect;
+		l.ask.n_expect = 20 + more;
+		warm(&b, c.prefix);
+		steps_b = run(&l, &b, &plain, false);
+		CHECK(!memcmp(&l.got, &plain.l.got, sizeof(l.got)), "%d: the answers differ", v);
+		CHECK(steps_a - steps_b >= (wrong < 0 ? 15 : 4), "%d: %d steps for %d", v, (int)steps_b, (int)steps_a);
+		life_free(&l);
+		record_free(&plain);
+		rig_close(&a);
+		rig_close(&b);
+	}
+}
+
 static void test_matrix(bool quick)
 {
 	static const int depths[] = { 1, 3, 8, DRAFT_MAX };
@@ -744,6 +789,7 @@ int main(int argc, char **argv)
 	test_distribution(GUESS_RIGHT);
 	test_distribution(GUESS_WRONG);
 	test_distribution(GUESS_DICE);
+	test_expected();
 	test_matrix(quick);
 	for (uint64_t i = 0; i < n; i++)
 		test_lives((first + i) * 1000003);
