@@ -96,6 +96,7 @@ struct options {
 	int stall;              /* seconds that a client may leave an answer unread */
 	int idle, grace, stuck; /* seconds */
 	bool log_prompts, drop_volatile;
+	bool journal;    /* of streams, in the folder of kept prefixes */
 	int turn_replay; /* enum turn_replay */
 	size_t turn_bytes;
 	const char *kv_events, *kv_replay, *kv_topic, *kv_format; /* server/kv_events.h */

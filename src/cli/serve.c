@@ -53,6 +53,7 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 	so->idle_ms = o->idle * 1000;
 	so->grace_ms = o->grace * 1000;
 	so->stuck_ms = o->stuck * 1000;
+	so->journal = o->journal;
 	so->log_prompts = o->log_prompts;
 	so->turn_replay = (enum turn_replay)o->turn_replay;
 	so->turn_bytes = o->turn_bytes;

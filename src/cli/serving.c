@@ -77,6 +77,10 @@ void serving_fill(const struct options *o, const struct session *s, struct serve
 		.template_args = s->template_args,
 	};
 	d->strict = o->strict;
+	if (o->journal) {
+		d->journal_dir = o->load.disk.dir;
+		d->identity = s->identity;
+	}
 	d->adapter = served_adapters(&s->adapters);
 	d->n_adapter = s->adapters.n;
 	if (o->seed >= 0) {

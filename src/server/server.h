@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "engine/engine.h"
@@ -71,9 +72,12 @@ struct served {
 	int queue_max;      /* requests that may wait, in the engine or for being prepared; 0: any number here */
 	int vocab;          /* ids are below this */
 	int32_t max_tokens; /* of a request that names none; -1: until the context ends */
-	struct sampler_params sampling;   /* of a request that names none */
-	bool seeded;                      /* sampling.seed counts; else every answer gets a new one */
-	bool strict;                      /* unknown fields are errors, not warnings */
+	struct sampler_params sampling; /* of a request that names none */
+	bool seeded;                    /* sampling.seed counts; else every answer gets a new one */
+	bool strict;                    /* unknown fields are errors, not warnings */
+	const char *
+		journal_dir; /* the folder of its kept prefixes, where its streams have journals; NULL: they have none */
+	struct digest identity;           /* with that: of the model and its arithmetic (docs/prefix-store.md) */
 	const struct json *template_args; /* object of template variables a request may override; NULL: none */
 };
 
@@ -136,6 +140,7 @@ struct server_opts {
 	int stall_ms;      /* a reader that stops, or stays behind, for this long is cancelled */
 	int grace_ms;      /* after a signal: how long answers may go on */
 	int stuck_ms;      /* work and no step for this long: /health says so */
+	bool journal;      /* served.journal_dir is set */
 	bool log_prompts;  /* their text, at level info */
 	enum turn_replay turn_replay;
 	size_t turn_bytes;           /* of remembered turns */

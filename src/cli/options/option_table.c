@@ -220,6 +220,8 @@ const struct option option_table[] = {
 	  group_server, "with kv-events: their topic; llm-d expects kv@POD@MODEL" },
 	{ CMD_TUNE | CMD_SERVE, "kv-events-format", NULL, NULL, K_TEXT, AT(kv_format), NONE, 0, 0, "map|array", "map",
 	  group_server, "with kv-events: array is the format of vLLM before 0.23" },
+	{ CMD_SERVE, "journal", NULL, NULL, K_FLAG, AT(journal), NONE, 0, 0, NULL, NULL, group_server,
+	  "keep the tokens of running streams in --prompt-cache-dir, so that another server with that folder can continue a stream (docs/fleet.md)" },
 	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
 	  "log the text of every prompt" },
 
@@ -454,9 +456,9 @@ static const struct idle {
 	bool (*is)(const struct options *o);
 	const char *why; /* after "does nothing " */
 } idle[] = {
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes prompt-cache-disk-wait", NULL, no_folder,
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes prompt-cache-disk-wait journal", NULL, no_folder,
 	  "without --prompt-cache-dir" },
-	{ CMD_SERVE, "verify-cache pack kv-events", NULL, no_store, "with --prompt-cache-bytes 0" },
+	{ CMD_SERVE, "verify-cache pack kv-events journal", NULL, no_store, "with --prompt-cache-bytes 0" },
 	{ CMD_SERVE, "kv-events-replay kv-events-topic kv-events-format", NULL, no_kv_events, "without kv-events" },
 	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
 	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },

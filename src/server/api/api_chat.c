@@ -245,7 +245,7 @@ static void chat_whole(struct generation *g, struct buf *out)
 }
 
 const struct endpoint chat_endpoint = {
-	GENERATION_STEPS, .id_prefix = "chatcmpl-", .read = read_body,     .open = chat_open,
-	.token = token,   .end = chat_end,          .first = first,        .delta = delta,
-	.last = last,     .progress = progress,     .close = close_stream, .whole = chat_whole,
+	GENERATION_STEPS,     .id_prefix = "chatcmpl-", .resumes = true,     .read = read_body, .open = chat_open,
+	.token = token,       .end = chat_end,          .first = first,      .delta = delta,    .last = last,
+	.progress = progress, .close = close_stream,    .whole = chat_whole,
 };

@@ -420,7 +420,17 @@ static void completions_whole(struct generation *g, struct buf *out)
 }
 
 const struct endpoint completions_endpoint = {
-	GENERATION_STEPS, .id_prefix = "cmpl-", .read = read_body,     .own_new = own_new,
-	.own_free = free, .open = open_text,    .token = token,        .end = end,
-	.delta = delta,   .last = last,         .close = close_stream, .whole = completions_whole,
+	GENERATION_STEPS,
+	.id_prefix = "cmpl-",
+	.resumes = true,
+	.read = read_body,
+	.own_new = own_new,
+	.own_free = free,
+	.open = open_text,
+	.token = token,
+	.end = end,
+	.delta = delta,
+	.last = last,
+	.close = close_stream,
+	.whole = completions_whole,
 };

@@ -413,11 +413,21 @@ static void messages_whole(struct generation *g, struct buf *out)
 }
 
 const struct endpoint messages_endpoint = {
-	GENERATION_STEPS,  .id_prefix = "msg_",     .first_when_started = true,
-	.read = read_body, .open = chat_open,       .token = chat_token,
-	.end = chat_end,   .first = first,          .delta = delta,
-	.last = last,      .progress = progress,    .close = close_stream,
-	.error = error,    .whole = messages_whole,
+	GENERATION_STEPS,
+	.id_prefix = "msg_",
+	.resumes = true,
+	.first_when_started = true,
+	.read = read_body,
+	.open = chat_open,
+	.token = chat_token,
+	.end = chat_end,
+	.first = first,
+	.delta = delta,
+	.last = last,
+	.progress = progress,
+	.close = close_stream,
+	.error = error,
+	.whole = messages_whole,
 };
 
 /* ---- counting ---- */

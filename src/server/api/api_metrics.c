@@ -340,6 +340,8 @@ static void put_server(const struct page *p, const struct server *s)
 			labelled(p, "http_replies_total", "status", class[i], m -> replies[i]);
 	put_cancelled(p, m);
 	counter(p, "clients_stalled_total", "Clients given up because they did not read.", m->stalled);
+	counter(p, "streams_continued_total", "Streams that went on from the last event that their client had.",
+	        m->continued);
 	counter(p, "request_faults_total", "Requests that a fault of the server's ended; the log has more.", m->faults);
 	counter(p, "request_timeouts_total", "Requests that did not arrive in time.", m->timeouts);
 	turns_stats(s->turns, &turns);

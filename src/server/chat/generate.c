@@ -17,6 +17,7 @@
 #include "embed/embedder.h"
 #include "server/inside.h"
 #include "server/routes.h"
+#include "server/chat/journal.h"
 #include "server/chat/structured.h"
 
 enum {
@@ -223,10 +224,12 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as, struct js
 		            "%s writes no text: it is for vectors or scores of texts (docs/embeddings.md)",
 		            g->served->name);
 		json_free(body);
-	} else if (as->read(g, body, &x->problem))
+	} else if (journal_find(g, &x->problem))
+		json_free(body);
+	else if (as->read(g, body, &x->problem))
 		fields_own_name(&g->params.warnings, &x->problem);
-	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem))
-		check_prompts(g, &x->problem);
+	else if (!check_strict(g, &x->problem) && !check_lengths(g, &x->problem) && !check_prompts(g, &x->problem))
+		journal_begin(g, &x->problem);
 	/* The report stands in usage. */
 	if (g->params.cache_report && g->params.stream)
 		g->params.include_usage = true;
@@ -248,6 +251,14 @@ void generation_prep(struct exchange *x)
 {
 	struct json *body = body_parse(x->body.p, x->body.n, &x->problem);
 
+	if (x->srv->opts.journal) {
+		struct sha256 h;
+
+		sha256_init(&h);
+		sha256_field(&h, x->route->path, strlen(x->route->path));
+		sha256_field(&h, x->body.p, x->body.n);
+		sha256_end(&h, &x->asked);
+	}
 	buf_fini(&x->body);
 	if (body)
 		generation_prep_as(x, x->route->endpoint, body);
@@ -333,6 +344,8 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		stop[ask.n_stop_token++] = d->eos[i];
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
+	if (g->journal)
+		ask.expect = journal_known(g->journal, &ask.n_expect);
 	ask.mask = structured_mask(g, stop, ask.n_stop_token);
 	if (engine_submit(d->engine, &ask, &c->req, &err)) {
 		if (ask.mask)
@@ -349,6 +362,14 @@ static void send_events(struct generation *g, const struct buf *out)
 		conn_stream(g->x->conn, out->p, out->n);
 	else if (out->n)
 		g->endpoint->apart_events(g, out->p, out->n);
+}
+
+/* Sends events of the answer itself, which have ids where the stream has a journal. */
+static void send_answer(struct generation *g, struct buf *out)
+{
+	if (g->journal)
+		journal_number(g->journal, out);
+	send_events(g, out);
 }
 
 static void end_stream(struct generation *g, const struct buf *out)
@@ -411,7 +432,7 @@ void generation_stream(struct generation *g)
 	g->x->status = 200;
 	for (int i = 0; i < g->n_choice && !g->endpoint->first_when_started; i++)
 		tell_first(g, &g->choice[i], &out);
-	send_events(g, &out);
+	send_answer(g, &out);
 	if (!g->x->detached)
 		keep_alive(g);
 	buf_fini(&extra);
@@ -471,6 +492,8 @@ int generation_start(struct exchange *x, struct problem *p)
 	/* The engine has its copies. */
 	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt && !g->rows; i++)
 		tokens_fini(&g->prompt[i]);
+	if (g->journal && x->last_event.asked)
+		x->srv->metrics.continued++;
 	return 0;
 }
 
@@ -648,6 +671,8 @@ static void finish(struct generation *g)
 	buf_init(&out);
 	if (g->streaming) {
 		g->endpoint->close(g, &out);
+		if (g->journal)
+			journal_number(g->journal, &out);
 		end_stream(g, &out);
 	} else {
 		g->endpoint->whole(g, &out);
@@ -659,10 +684,36 @@ static void finish(struct generation *g)
 	exchange_end(x);
 }
 
+/* The tokens of a stream that is continued are not those that it had. */
+static void fail_to_continue(struct generation *g)
+{
+	struct problem p;
+
+	log_error("%s: the answer differs from the one that is continued, after %d tokens", g->x->request_id,
+	          g->choice[0].n_output);
+	problem_set(&p, 500, "other_answer", NULL,
+	            "the answer that is continued has another token after %d: send the request without Last-Event-ID",
+	            g->choice[0].n_output);
+	account(g, "error");
+	break_off(g, &p);
+}
+
+/* Progress is of this computation, and has no id. */
+static void tell_progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
+{
+	g->endpoint->progress(g, c, ev, out);
+	if (!g->journal)
+		return;
+	send_events(g, out);
+	buf_reset(out);
+}
+
 /* Takes what waits of one choice and, in a stream, passes it on.  False: the
  * exchange is over. */
 static bool pull(struct generation *g, struct choice *c)
 {
+	/* With a journal one token's events at a time, so that they are the same however tokens come. */
+	size_t most = g->journal ? 1 : FLUSH_BYTES;
 	struct conn *conn = g->x->conn;
 	struct event ev;
 	struct buf out;
@@ -671,7 +722,7 @@ static bool pull(struct generation *g, struct choice *c)
 	while (!c->done && (!g->streaming || !conn || conn_has_room(conn))) {
 		size_t taken = 0;
 
-		while (!c->done && taken < FLUSH_BYTES && request_next(c->req, &ev)) {
+		while (!c->done && taken < most && request_next(c->req, &ev)) {
 			if (ev.kind == EV_START) {
 				c->started = true;
 				c->n_cached = ev.cached;
@@ -684,8 +735,14 @@ static bool pull(struct generation *g, struct choice *c)
 				}
 			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress &&
 			           g->endpoint->progress) {
-				g->endpoint->progress(g, c, &ev, &out);
+				tell_progress(g, c, &ev, &out);
 				taken++;
+			} else if (ev.kind == EV_TOKEN && g->journal &&
+			           !journal_take(g->journal, g->x->srv, ev.token)) {
+				c->done = true;
+				buf_fini(&out);
+				fail_to_continue(g);
+				return false;
 			} else if (ev.kind == EV_TOKEN) {
 				take_token(g, c, &ev);
 				if (c->enough)
@@ -712,10 +769,10 @@ static bool pull(struct generation *g, struct choice *c)
 			g->endpoint->delta(g, c, &out);
 			if (c->done)
 				g->endpoint->last(g, c, &out);
-			send_events(g, &out);
+			send_answer(g, &out);
 			buf_reset(&out);
 		}
-		if (taken < FLUSH_BYTES)
+		if (taken < most)
 			break;
 	}
 	buf_fini(&out);
@@ -806,6 +863,8 @@ void generation_free(struct generation *g)
 	free(g->message_at);
 	images_fini(&g->images);
 	past_fini(&g->past);
+	if (g->journal)
+		journal_close(g->journal, g->x->srv);
 	free(g->header);
 	free(g->prefill);
 	discard(g, g->body);

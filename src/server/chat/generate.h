@@ -100,9 +100,10 @@ struct generation {
 	struct buf echo;           /* what a reply repeats of its request, or is made of */
 	void *own; /* made by own_new of the endpoint that read the body; warming changes endpoint afterwards */
 	void (*own_free)(void *own);
-	const char *reply_type; /* of a whole reply; NULL: JSON */
-	int sequence;           /* number of the next event */
-	int64_t created;        /* seconds since 1970; the time that templates print */
+	const char *reply_type;  /* of a whole reply; NULL: JSON */
+	int sequence;            /* number of the next event */
+	struct journal *journal; /* of its stream; NULL: none */
+	int64_t created;         /* seconds since 1970; the time that templates print */
 
 	struct choice *choice; /* [n_choice] */
 	int n_choice, n_done;

@@ -519,7 +519,10 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 		client_name(NULL, 0, c->peer, x->client);
 	atomic_store(&x->gone, false);
 	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
+	x->last_event = last_event_read(http_field(&c->http, "last-event-id"));
 	random_id(x->id);
+	if (x->last_event.sound)
+		snprintf(x->id, sizeof x->id, "%s", x->last_event.answer);
 	request_id(&c->http, x->id, x->request_id);
 	buf_put(&x->query, c->http.query.p, c->http.query.n);
 	if (route->prefix) {

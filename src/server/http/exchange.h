@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/digest.h"
 #include "server/http/access.h"
 #include "server/http/clients.h"
 #include "server/http/http.h"
@@ -58,6 +59,7 @@ struct endpoint {
 	/* What keeps a quiet stream alive where stream_type is set; NULL: nothing.  Without stream_type it is a comment. */
 	const char *keep_alive;
 	bool first_when_started; /* first waits for the engine to begin, since it tells how much of the prompt was cached */
+	bool resumes;            /* its streams can be continued elsewhere (chat/journal.h) */
 	bool takes_texts;        /* it makes vectors or scores of texts, and no text (api/texts.h) */
 	bool any_length;         /* the prompt is only looked at: it may be too long to be answered */
 	/* Allocates the endpoint's own state of a request; NULL: it has none. */
@@ -138,11 +140,13 @@ struct exchange {
 	struct access access;    /* for the log */
 	enum cause cause;        /* why it was cancelled, if it is */
 	bool cache_report;       /* asked for by header */
-	bool anthropic;          /* its client speaks that API: so a header says */
-	bool faulted;            /* prep was broken off */
-	bool detached;           /* it goes on without a connection */
-	bool heavy;              /* it took much memory */
-	bool cancelled;          /* by us; the client is told cancel_problem */
+	struct last_event last_event;
+	struct digest asked; /* of path and body, where streams have journals */
+	bool anthropic;      /* its client speaks that API: so a header says */
+	bool faulted;        /* prep was broken off */
+	bool detached;       /* it goes on without a connection */
+	bool heavy;          /* it took much memory */
+	bool cancelled;      /* by us; the client is told cancel_problem */
 	struct problem cancel_problem;
 	int64_t deadline_ns;       /* clock; 0: none */
 	struct event *late;        /* fires at the deadline while it is prepared; NULL: not made yet */

@@ -2,6 +2,8 @@
 #include "server/http/http.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -543,4 +545,47 @@ const char *http_reason(int code)
 	case 505: return "HTTP Version Not Supported";
 	default: return "";
 	}
+}
+
+/* ---- Last-Event-ID ---- */
+
+static bool is_answer(const char *p, size_t n)
+{
+	static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return n > 0 && n < sizeof((struct last_event *)0)->answer && strspn(p, digits) == n;
+}
+
+/* The number at *p, which `end` follows; *p is moved behind that.  Negative: there is none. */
+static int number(const char **p, char end)
+{
+	char *to;
+	long v = **p >= '0' && **p <= '9' ? strtol(*p, &to, 10) : -1;
+
+	if (v < 0 || v >= INT_MAX || *to != end)
+		return -1;
+	*p = to + 1;
+	return (int)v;
+}
+
+struct last_event last_event_read(struct http_slice field)
+{
+	struct last_event e = { .asked = field.n > 0 };
+	char text[64];
+	const char *p;
+	size_t n;
+
+	if (!field.n || field.n >= sizeof text)
+		return e;
+	memcpy(text, field.p, field.n);
+	text[field.n] = 0;
+	n = strcspn(text, ".");
+	if (!text[n] || !is_answer(text, n))
+		return e;
+	memcpy(e.answer, text, n);
+	p = text + n + 1;
+	e.place.token = number(&p, '.');
+	e.place.event = e.place.token < 0 ? -1 : number(&p, 0);
+	e.sound = e.place.event >= 0;
+	return e;
 }

@@ -93,4 +93,23 @@ const char *http_reason(int code); /* "Not Found" ...; "" for codes we never sen
 /* The value of a hexadecimal digit; -1: c is none. */
 int http_hex_value(unsigned char c);
 
+/* An event of a stream: how many tokens had been said, and which of the events of that number it is, from 1. */
+struct stream_place {
+	int token, event;
+};
+static inline bool stream_place_after(struct stream_place a, struct stream_place b)
+{
+	return a.token != b.token ? a.token > b.token : a.event > b.event;
+}
+
+/* The header Last-Event-ID (WHATWG HTML, server-sent events), with which a client asks for the events behind one, whose id is
+ * ANSWER.TOKEN.EVENT: chat/journal.h. */
+struct last_event {
+	bool asked, sound; /* sound: it has the form of an id, and the others are filled */
+	char answer[24];   /* random_id's */
+	struct stream_place place;
+};
+/* field: the header's value; n 0: it was not sent. */
+struct last_event last_event_read(struct http_slice field);
+
 #endif

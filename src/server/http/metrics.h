@@ -30,6 +30,7 @@ struct metrics {
 	int64_t replies[6]; /* by first digit of the status */
 	int64_t cancelled[CAUSES][LEFT_STAGES];
 	int64_t stalled, timeouts, refused_connections, faults;
+	int64_t continued; /* streams, from the last event that a client had */
 	struct histogram first_token, next_token, queue, prefill, decode, inference, whole; /* seconds */
 	struct histogram prompt_tokens, output_tokens;
 };
