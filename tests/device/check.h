@@ -41,6 +41,9 @@ void check_run(struct check *c, const char *module, const char *kernel, int thre
 struct device_kernel *check_kernel(struct check *c, const char *module, const char *kernel, int threads);
 /* Compares n floats at m with want; says what and where they differ. */
 void check_alike(struct check *c, const char *what, const float *want, struct dmem m, size_t n);
+void check_floats_alike(struct check *c, const char *what, const float *want, const float *got, size_t n);
+/* A backend over the device, which stays open when the backend is closed; one at a time. */
+struct backend *check_backend(struct check *c);
 /* Frees what check_up gave; check_back: all but the first n_held. */
 void check_done(struct check *c);
 void check_back(struct check *c, int n_held);
@@ -54,6 +57,7 @@ void check_rows(struct check *c);
 void check_products(struct check *c);
 void check_attend(struct check *c);
 void check_recur(struct check *c);
+void check_moe(struct check *c);
 void speed_all(struct check *c);    /* floors, launches and products, as times */
 void speed_layers(struct check *c); /* attention and recurrences */
 void speed_say(struct check *c, const char *what, double value, const char *unit);

@@ -9,6 +9,8 @@
 #include "check.h"
 #include "quant/gguf/gguf.h"
 
+static const struct dmem none;
+
 struct product {
 	struct weight w;
 	uint8_t *data;
@@ -57,7 +59,7 @@ static void coded_on_device(struct check *c, struct product *p)
 	uint32_t *codes = xmalloc(lay_code_bytes(w));
 	float *scales = xmalloc(lay_scale_bytes(w));
 	struct dmem dw, ds, dx, q, qs, qss, out;
-	struct darg args[12];
+	struct darg args[14];
 
 	lay_coded(codes, scales, w);
 	dw = check_up(c, codes, lay_code_bytes(w)), ds = check_up(c, scales, lay_scale_bytes(w));
@@ -68,13 +70,13 @@ static void coded_on_device(struct check *c, struct product *p)
 	check_run(c, "rows", "quantise", 64, (all + 3) / 4, 1,
 	          ARGS(darg_mem(q), darg_mem(qs), darg_mem(qss), darg_mem(dx), darg_int(w->group), darg_int(all)));
 	memcpy(args,
-	       (struct darg[12]){ darg_mem(out), darg_mem(dw), darg_mem(ds), darg_mem(q), darg_mem(qs), darg_mem(qss),
-	                          darg_mem((struct dmem){ 0 }), darg_int(w->rows), darg_int(groups), darg_int(p->rows),
-	                          darg_int(w->rows), darg_int(0) },
+	       (struct darg[14]){ darg_mem(out), darg_mem(dw), darg_mem(ds), darg_mem(q), darg_mem(qs), darg_mem(qss),
+	                          darg_mem(none), darg_mem(none), darg_mem(none), darg_int(w->rows), darg_int(groups),
+	                          darg_int(p->rows), darg_int(w->rows), darg_int(0) },
 	       sizeof args);
 	for (int many = p->rows > 8; many < 2; many++) {
 		check_run(c, module, many ? "many" : "few", many ? 128 : 256,
-		          many ? (w->rows + 63) / 64 : (w->rows + 15) / 16, many ? (p->rows + 63) / 64 : 1, args, 12);
+		          many ? (w->rows + 63) / 64 : (w->rows + 15) / 16, many ? (p->rows + 63) / 64 : 1, args, 14);
 		snprintf(p->what, sizeof p->what, "%s of %s: %d rows of %d by %d", many ? "many" : "few", module,
 		         p->rows, w->cols, w->rows);
 		check_alike(c, p->what, p->want, out, (size_t)p->rows * (size_t)w->rows);
@@ -202,8 +204,9 @@ static void plain(struct check *c, enum dtype type, int cols, int outputs, int r
 	dw = check_up(c, p.data, bytes), dx = check_up(c, p.x, (size_t)rows * (size_t)cols * sizeof(float));
 	out = check_up(c, NULL, (size_t)rows * (size_t)outputs * sizeof(float));
 	check_run(c, "plain", "plain", 256, (outputs + 31) / 32, (rows + 3) / 4,
-	          ARGS(darg_mem(out), darg_mem(dw), darg_mem(dx), darg_mem((struct dmem){ 0 }), darg_int(kind),
-	               darg_int(outputs), darg_int(outputs), darg_int(cols), darg_int(rows), darg_int(0)));
+	          ARGS(darg_mem(out), darg_mem(dw), darg_mem(dx), darg_mem(none), darg_mem(none), darg_mem(none),
+	               darg_int(kind), darg_int(outputs), darg_int(outputs), darg_int(cols), darg_int(rows),
+	               darg_int(0)));
 	snprintf(p.what, sizeof p.what, "plain %s: %d rows of %d by %d", dtype_name(type), rows, cols, outputs);
 	check_alike(c, p.what, p.want, out, (size_t)rows * (size_t)outputs);
 	snprintf(p.what, sizeof p.what, "embed of %s: %d by %d", dtype_name(type), cols, outputs);
@@ -221,8 +224,8 @@ static struct dmem finished(struct check *c, const float *w, const float *bias, 
 	check_run(c, "plain", "plain", 256, (outputs + 31) / 32, (rows + 3) / 4,
 	          ARGS(darg_mem(out), darg_mem(check_up(c, w, (size_t)outputs * (size_t)cols * sizeof *w)),
 	               darg_mem(check_up(c, x, (size_t)rows * (size_t)cols * sizeof *x)),
-	               darg_mem(check_up(c, bias, (size_t)outputs * sizeof *bias)), darg_int(2), darg_int(outputs),
-	               darg_int(outputs), darg_int(cols), darg_int(rows), darg_int(0)));
+	               darg_mem(check_up(c, bias, (size_t)outputs * sizeof *bias)), darg_mem(none), darg_mem(none),
+	               darg_int(2), darg_int(outputs), darg_int(outputs), darg_int(cols), darg_int(rows), darg_int(0)));
 	return out;
 }
 

@@ -14,10 +14,8 @@ static const struct {
 	const char *name;
 	void (*check)(struct check *);
 } checks[] = {
-	{ "rows", check_rows },
-	{ "products", check_products },
-	{ "attend", check_attend },
-	{ "recur", check_recur },
+	{ "rows", check_rows },   { "products", check_products }, { "attend", check_attend },
+	{ "recur", check_recur }, { "moe", check_moe },
 };
 
 int main(int argc, char **argv)

@@ -105,10 +105,10 @@ static void products(struct check *c, int bits)
 	q = check_up(c, NULL, (size_t)most * (size_t)cols), qs = check_up(c, NULL, (size_t)most * (size_t)groups * 4);
 	qss = check_up(c, NULL, (size_t)most * (size_t)groups * 4);
 	out = check_up(c, NULL, (size_t)most * (size_t)outputs * 4);
-#define PRODUCT(i, rows)                                                                                           \
-	ARGS(darg_mem(out), darg_mem(w[i]), darg_mem(sb[i]), darg_mem(q), darg_mem(qs), darg_mem(qss),             \
-	     darg_mem((struct dmem){ 0 }), darg_int(outputs), darg_int(groups), darg_int(rows), darg_int(outputs), \
-	     darg_int(0))
+#define PRODUCT(i, rows)                                                                               \
+	ARGS(darg_mem(out), darg_mem(w[i]), darg_mem(sb[i]), darg_mem(q), darg_mem(qs), darg_mem(qss), \
+	     darg_mem((struct dmem){ 0 }), darg_mem((struct dmem){ 0 }), darg_mem((struct dmem){ 0 }), \
+	     darg_int(outputs), darg_int(groups), darg_int(rows), darg_int(outputs), darg_int(0))
 	for (int rows = 1; rows <= 8; rows *= 2) {
 		double best = 1e9;
 

@@ -1,6 +1,7 @@
 """A server on a device: its bytes are the processor's, also for prefixes that the processor kept, beside other requests, and for images.
-Run as: test_device.py WEFT MODELS PICTURE DEVICE"""
+Run as: test_device.py WEFT MODELS PICTURE DEVICE MIXTURE"""
 import base64
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from serverkit import Server  # noqa: E402
 
 serverkit.PATIENCE = 600  # PoCL may compile kernels for minutes before the first answer
 
-WEFT, MODELS, PICTURE, DEVICE = sys.argv[1:5]
+WEFT, MODELS, PICTURE, DEVICE, MIXTURE = sys.argv[1:6]
 TINY, EYES = (os.path.join(MODELS, name) for name in ("weft-tiny", "weft-tiny-eyes"))
 CHAT = "/v1/chat/completions"
 SMALL = ("--kv-bytes", "16M", "--ctx-size", "1024")
@@ -94,6 +95,26 @@ class Test(unittest.TestCase):
                 s.close()
             self.assertEqual(got[1], got[0])
 
+    def test_mixtures(self):
+        """A folder without a tokenizer gets one of letters: prompts are ids."""
+        prompt = [(7 * i + 3) % 60 for i in range(30)]
+        letters = [["<unk>", 0.0]] + [[chr(0x4e00 + i), -1.0] for i in range(511)]
+        said = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for name in os.listdir(MIXTURE):
+                os.symlink(os.path.join(MIXTURE, name), os.path.join(folder, name))
+            with open(os.path.join(folder, "tokenizer.json"), "w") as f:
+                json.dump({"version": "1.0", "added_tokens": [], "decoder": {"type": "Fuse"},
+                           "model": {"type": "Unigram", "unk_id": 0, "vocab": letters, "byte_fallback": False}}, f)
+            for device in ("cpu", DEVICE):
+                s = self.serve(folder, device)
+                said[device] = [s.post("/v1/completions", {"prompt": prompt[:n], "max_tokens": 8, "temperature": 0,
+                                                           "ignore_eos": True, "logprobs": 3}) for n in (30, 3)]
+                said[device] = [(r.status, r.json().get("choices")) for r in said[device]]
+                s.close()
+        self.assertEqual(said[DEVICE], said["cpu"])
+        self.assertEqual([status for status, _ in said["cpu"]], [200, 200])
+
     def test_images(self):
         s = self.serve(EYES, "cpu")
         want = said(s.post(CHAT, picture()))
@@ -115,4 +136,4 @@ class Test(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])

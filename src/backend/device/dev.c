@@ -76,12 +76,6 @@ static void dev_by_head(struct pass *p, float *out, const struct by_head *h, con
 	dev_refuse(dev_of(p), "products by head (latent attention)");
 }
 
-static void dev_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
-                    int cols)
-{
-	dev_refuse(dev_of(p), "mixtures of experts");
-}
-
 static void dev_compress(struct pass *p, const struct compress *o, const float *k, const float *v,
                          const struct kv_view *raw, int raw_layer, const struct kv_view *view, int layer)
 {

@@ -24,10 +24,10 @@ struct dev_ranges {
 
 /* A weight as kernels read it. */
 struct dev_weight {
-	const uint8_t *data; /* of the weight that it was made of: with rows, cols and `exact` its name */
-	int rows, cols;
-	bool exact;         /* for ARITH_F32: floats, where it is coded */
-	const char *module; /* of coded.cl; NULL: plain numbers of `kind` (plain.cl) */
+	const uint8_t *data;     /* of the weight that it was made of: with rows, cols, experts and `exact` its name */
+	int rows, cols, experts; /* experts: matrices of a stack, one behind the other; 1 */
+	bool exact;              /* for ARITH_F32: floats, where it is coded */
+	const char *module;      /* of coded.cl; NULL: plain numbers of `kind` (plain.cl) */
 	int kind, group;
 	struct dmem codes, scales; /* codes: the numbers, of plain ones */
 	bool own;                  /* codes is this weight's memory, and not a part of what was placed */
@@ -49,6 +49,7 @@ enum dev_room {
 	ROOM_BETA,
 	ROOM_UPDATE,
 	ROOM_ITEM,
+	ROOM_MIX,
 	ROOMS
 };
 
@@ -143,6 +144,8 @@ void dev_unplace(struct backend *be, const struct placed *v, int n);
 struct dmem dev_vector(struct dev *d, const void *p);
 /* NULL: refused, or the device failed. */
 const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith);
+/* The same of n weights of one size, format and group. */
+const struct dev_weight *dev_stack_of(struct dev *d, const struct weight *w, int n, enum arith arith);
 struct dmem dev_shape_of(struct dev *d, const void *bytes, size_t n);
 
 /* dev_tables.c.  dev_kept_floats: of a copy of all layers' S, and of their tails, in whole blocks of 16. */
@@ -156,7 +159,34 @@ static inline struct dmem dev_table(const struct dev *d, size_t at)
 const struct dev_angles *dev_angles_of(struct pass *p, const struct attn *a);
 const struct dev_units *dev_units_of(struct pass *p, const struct attn *a);
 
-/* dev_rows.c and dev_layers.c: the operations */
+/* dev_rows.c: products.  The inputs of products, as floats and as bytes in groups: one form for each size of group. */
+enum { DEV_THREADS = 256, DEV_GROUPS = 4, DEV_FEW = 8 }; /* DEV_FEW: most rows of the kernel of few rows */
+struct dev_acts {
+	struct dmem in;
+	int rows, cols, n;
+	struct {
+		int group;
+		struct dmem q, scale, sum;
+	} form[DEV_GROUPS];
+};
+/* Rows by expert, as kernels read them (places.cl). */
+struct dev_places {
+	struct dmem unit, index;  /* index none: what is multiplied lies in places as well */
+	int experts, units, size; /* size: most places of a unit, as dev_unit_size has it */
+};
+static inline int dev_blocks(size_t n)
+{
+	return (int)((n + DEV_THREADS - 1) / DEV_THREADS);
+}
+/* rows: of an expert, on average. */
+int dev_unit_size(const struct dev_weight *w, int rows);
+/* out = in w' + bias, or out += that.  places: w are experts; NULL: rows of a in their order. */
+void dev_product(struct dev *d, enum arith arith, struct dev_acts *a, const struct weight *w, struct dmem out,
+                 size_t ld, const float *bias, bool add, const struct dev_places *places);
+/* x[n] = act(x) * y, y none: act(x) */
+void dev_activate(struct dev *d, struct dmem x, struct dmem y, size_t n, const struct activation *act);
+
+/* dev_rows.c, dev_layers.c and dev_moe.c: the operations */
 void dev_embed(struct pass *p, float *out, const struct weight *w);
 void dev_bring(struct pass *p, float *x, int cols, int level);
 void dev_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps);
@@ -180,6 +210,8 @@ void dev_conv(struct pass *p, float *out, const struct conv *c, int n_conv, cons
               const struct state_view *view, int layer);
 void dev_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,
                const struct state_view *view, int layer);
+void dev_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by, int n,
+             int cols);
 void dev_tape_apply(struct backend *be, const struct state_view *view, int slot, int keep);
 
 #endif

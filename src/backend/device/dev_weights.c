@@ -107,10 +107,39 @@ static bool wants_floats(const struct weight *w)
 	return k.acts == ACTS_FLOAT;
 }
 
+/* The i-th of the pieces of m, n bytes each; the first call takes memory for all of them. */
+static bool bring_piece(struct dev *d, struct dmem *m, const struct dev_weight *of, int i, const void *from, size_t n)
+{
+	struct err err;
+
+	if (!i && !dev_ok(d, d->dev->ops->alloc(d->dev, m, size_mul((size_t)of->experts, n), &err), &err))
+		return false;
+	return dev_ok(d, d->dev->ops->up(d->dev, dmem_at(*m, (size_t)i * n), from, n, &err), &err);
+}
+
+/* Does the stack lie in one placed range, without gaps? */
+static bool together(struct dev *d, const struct weight *w, int n)
+{
+	size_t each = (size_t)w->rows * w->row_bytes;
+
+	for (int i = 1; i < n; i++)
+		if (w[i].data != w->data + (size_t)i * each)
+			return false;
+	return dev_range_of(&d->placed, w->data) == dev_range_of(&d->placed, w->data + (size_t)n * each - 1);
+}
+
 static bool lay_plain(struct dev *d, struct dev_weight *to, const struct weight *w)
 {
-	to->codes = dev_vector(d, w->data);
-	return !dev_idle(d);
+	bool ok = true;
+
+	if (together(d, w, to->experts)) {
+		to->codes = dev_vector(d, w->data);
+		return !dev_idle(d);
+	}
+	to->own = true;
+	for (int i = 0; i < to->experts && ok; i++)
+		ok = bring_piece(d, &to->codes, to, i, w[i].data, (size_t)w->rows * w->row_bytes);
+	return ok;
 }
 
 /* Floats, where products are made of them whatever the format. */
@@ -118,13 +147,15 @@ static bool lay_floats(struct dev *d, struct dev_weight *to, const struct weight
 {
 	size_t each = (size_t)w->cols * sizeof(float);
 	float *f = xmalloc(size_mul((size_t)w->rows, each));
-	bool ok;
+	bool ok = true;
 
-	for (int o = 0; o < w->rows; o++)
-		w->fmt->decode(f + (size_t)o * (size_t)w->cols, w, o);
 	to->own = true;
 	to->kind = 2;
-	ok = bring(d, &to->codes, f, (size_t)w->rows * each);
+	for (int i = 0; i < to->experts && ok; i++) {
+		for (int o = 0; o < w->rows; o++)
+			w->fmt->decode(f + (size_t)o * (size_t)w->cols, &w[i], o);
+		ok = bring_piece(d, &to->codes, to, i, f, (size_t)w->rows * each);
+	}
 	free(f);
 	return ok;
 }
@@ -133,22 +164,27 @@ static bool lay_codes(struct dev *d, struct dev_weight *to, const struct weight 
 {
 	uint32_t *codes = xmalloc(lay_code_bytes(w));
 	float *scales = xmalloc(lay_scale_bytes(w));
-	bool ok;
+	bool ok = true;
 
-	lay_coded(codes, scales, w);
 	to->own = true;
 	to->module = lay_module(w);
 	to->group = w->group;
-	ok = bring(d, &to->codes, codes, lay_code_bytes(w)) && bring(d, &to->scales, scales, lay_scale_bytes(w));
+	for (int i = 0; i < to->experts && ok; i++) {
+		lay_coded(codes, scales, &w[i]);
+		ok = bring_piece(d, &to->codes, to, i, codes, lay_code_bytes(w)) &&
+		     bring_piece(d, &to->scales, to, i, scales, lay_scale_bytes(w));
+	}
 	free(codes);
 	free(scales);
 	return ok;
 }
 
-static const struct dev_weight *weight_make(struct dev *d, const struct weight *w, bool exact)
+static const struct dev_weight *weight_make(struct dev *d, const struct weight *w, int n, bool exact)
 {
 	int kind = plain_kind(w->fmt);
-	struct dev_weight made = { .data = w->data, .rows = w->rows, .cols = w->cols, .exact = exact, .kind = kind };
+	struct dev_weight made = {
+		.data = w->data, .rows = w->rows, .cols = w->cols, .experts = n, .exact = exact, .kind = kind
+	};
 	bool ok;
 
 	if (w->basis) {
@@ -174,6 +210,11 @@ static const struct dev_weight *weight_make(struct dev *d, const struct weight *
 
 const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith)
 {
+	return dev_stack_of(d, w, 1, arith);
+}
+
+const struct dev_weight *dev_stack_of(struct dev *d, const struct weight *w, int n, enum arith arith)
+{
 	bool exact = arith == ARITH_F32;
 
 	if (dev_idle(d))
@@ -181,10 +222,17 @@ const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, en
 	for (int i = 0; i < d->n_weight; i++) {
 		const struct dev_weight *v = &d->weight[i];
 
-		if (v->data == w->data && v->rows == w->rows && v->cols == w->cols && v->exact == exact)
+		if (v->data == w->data && v->rows == w->rows && v->cols == w->cols && v->experts == n &&
+		    v->exact == exact)
 			return v;
 	}
-	return weight_make(d, w, exact);
+	for (int i = 1; i < n; i++)
+		if (w[i].fmt != w->fmt || w[i].group != w->group || w[i].rows != w->rows || w[i].cols != w->cols ||
+		    w[i].basis != w->basis) {
+			dev_refuse(d, "%s: experts in several formats", w[i].name);
+			return NULL;
+		}
+	return weight_make(d, w, n, exact);
 }
 
 /* ---- shapes ---- */

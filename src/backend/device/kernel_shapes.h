@@ -67,4 +67,11 @@ struct recur_shape {
 	float beta_scale, gate_floor, dt_min, dt_max; /* 0: none */
 };
 
+/* How a mixture chooses experts and weighs them (struct moe); route: enum moe_route. */
+struct moe_shape {
+	int experts, top_k, route, normalise;
+	int groups, groups_used, groups_strict;
+	float scale, norm_eps, jitter; /* scale 0: none */
+};
+
 #endif

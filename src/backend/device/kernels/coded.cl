@@ -19,6 +19,7 @@
 #include "dialect.cl"
 #include "math.cl"
 #include "finish.cl"
+#include "places.cl"
 
 #define UNIT (GROUP < 32 ? 32 : GROUP)
 #define PER (GROUP < 32 ? 2 : 1) /* groups of a unit */
@@ -45,16 +46,21 @@
 #define PRODUCT(name) mma_u8##name
 #endif
 #if defined(LUT)
-#define SCALES(sb) ((sb) + 8)
+#define TABLE 8 /* floats */
 #define TABLE_PARAM const uint *table
 #define TABLE_OF(sb)          \
 	const uint table[4] = { ((GLOBAL const uint *)(sb))[0], ((GLOBAL const uint *)(sb))[1], \
 		                ((GLOBAL const uint *)(sb))[2], ((GLOBAL const uint *)(sb))[3] }
 #else
-#define SCALES(sb) (sb)
+#define TABLE 0
 #define TABLE_PARAM int table
 #define TABLE_OF(sb) const int table = 0
 #endif
+#define SCALES(sb) ((sb) + TABLE)
+/* Where the codes and the scales of an expert begin: its weight lies behind that of the expert before. */
+#define TILES(outputs) (((outputs) + 63) / 64 * 4)
+#define CODES_OF(expert, outputs, units) ((long)(expert) * TILES(outputs) * (units) * UNIT_WORDS)
+#define SCALES_OF(expert, outputs, groups) ((long)(expert) * (TILES(outputs) * (groups) * 16 * SB + TABLE))
 
 /* The words of a lane and unit: LOW, then HIGH, a word for each step. */
 struct words {
@@ -144,9 +150,11 @@ FN void tile_unit(int *c, const struct words *v, const uint2 *b, TABLE_PARAM, MM
 	}
 }
 
-/* out[row][o], o < outputs, for up to 8 rows, a work-group a tile; bias and add as finish.cl has them.  Its warps share the groups; then 128 work-items fold in rising order. */
+/* out[row][o], o < outputs, for up to 8 rows, a work-group a tile; bias and add as finish.cl has them, unit and index places.cl.  Its
+ * warps share the groups; then 128 work-items fold in rising order. */
 KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(const uint2, q), MEM(const float, scale),
-                MEM(const float, scaled_sum), MEM(const float, bias), int out_ld, int groups, int rows, int outputs, int add)
+                MEM(const float, scaled_sum), MEM(const float, bias), MEM(const int, unit), MEM(const int, index), int out_ld,
+                int groups, int rows, int outputs, int add)
 {
 	MMA_SCRATCH(scratch, WARPS);
 	LOCAL float part[CHUNK * 128], by[CHUNK * 16 * SB], sums[CHUNK * 8]; /* scales and biases of outputs; sums of rows */
@@ -157,13 +165,18 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 	USE_CONST(float, scale);
 	USE_CONST(float, scaled_sum);
 	USE_CONST(float, bias);
-	int t = TID, lane = t % 32, warp = t / 32, tile = BID, r = lane / 4, row = r < rows ? r : rows - 1;
-	int fold_o = t % 16, fold_r = t / 16;
+	PLACES(p, 0, rows);
+	int t = TID, lane = t % 32, warp = t / 32, tile = BID, r = lane / 4, row = row_of(&p, r);
+	int row0 = row_of(&p, lane % 4 * 2), row1 = row_of(&p, lane % 4 * 2 + 1);
+	int fold_o = t % 16, fold_r = t / 16, row_s = row_of(&p, t / CHUNK);
 	int units = groups / PER;
 	float acc = 0.0f;
 	TABLE_OF(sb);
 
-	for (int c0 = 0; c0 < groups; c0 += CHUNK) {
+	w += CODES_OF(p.expert, outputs, units);
+	sb += SCALES_OF(p.expert, outputs, groups);
+	rows = p.n;
+	for (int c0 = 0; c0 < (rows > 0 ? groups : 0); c0 += CHUNK) {
 		int there = groups - c0 < CHUNK ? groups - c0 : CHUNK;
 
 		for (int k = 0; k < TURNS; k += AHEAD) {
@@ -189,7 +202,7 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 				for (int j = 0; j < 4 * PER; j++) {
 					int o = r + j / 2 % 2 * 8, n = lane % 4 * 2 + j % 2, i = first + j / 4;
 					int g = c0 + (i < there ? i : there - 1);
-					float s = n < rows ? scale[(long)n * groups + g] : 0.0f;
+					float s = n < rows ? scale[(long)(j % 2 ? row1 : row0) * groups + g] : 0.0f;
 
 					part[i * 128 + n * 16 + o] = mul1(s, (float)c[j]);
 				}
@@ -198,7 +211,7 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 		for (int i = t; i < there * 16 * SB; i += 256)
 			by[i] = SCALES(sb)[((long)tile * groups + c0) * 16 * SB + i];
 		if (SB == 2 && t % CHUNK < there && t / CHUNK < rows)
-			sums[t] = scaled_sum[(long)(t / CHUNK) * groups + c0 + t % CHUNK];
+			sums[t] = scaled_sum[(long)row_s * groups + c0 + t % CHUNK];
 		BARRIER();
 		if (fold_r < rows) {
 #pragma unroll 8
@@ -212,12 +225,13 @@ KERNEL(256) few(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(c
 		BARRIER();
 	}
 	if (fold_r < rows && tile * 16 + fold_o < outputs)
-		finish(out + (long)fold_r * out_ld, tile * 16 + fold_o, acc, NONE(bias) ? 0 : bias, add);
+		finish(out + (long)(p.first + fold_r) * out_ld, tile * 16 + fold_o, acc, NONE(bias) ? 0 : bias + (long)p.expert * outputs, add);
 }
 
 /* out[row][o] for many rows: a work-group of 4 warps has 64 outputs by 64 rows, a warp 16 by 64. */
 KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(const uint2, q), MEM(const float, scale),
-                 MEM(const float, scaled_sum), MEM(const float, bias), int out_ld, int groups, int rows, int outputs, int add)
+                 MEM(const float, scaled_sum), MEM(const float, bias), MEM(const int, unit), MEM(const int, index), int out_ld,
+                 int groups, int rows, int outputs, int add)
 {
 	MMA_SCRATCH(scratch, 4);
 	LOCAL uint2 stage[64 * (UNIT / 8)];
@@ -229,18 +243,21 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 	USE_CONST(float, scale);
 	USE_CONST(float, scaled_sum);
 	USE_CONST(float, bias);
-	int t = TID, lane = t % 32, warp = t / 32, tile = BID * 4 + warp, r0 = BID_Y * 64;
-	int row = r0 + t / 2 < rows ? r0 + t / 2 : rows - 1;
+	PLACES(p, BID_Y * 64, rows);
+	int t = TID, lane = t % 32, warp = t / 32, tile = BID * 4 + warp, row = row_of(&p, t / 2);
 	int units = groups / PER;
 	float acc[8][4];
 	TABLE_OF(sb);
+
+	w += CODES_OF(p.expert, outputs, units);
+	sb += SCALES_OF(p.expert, outputs, groups);
 
 	UNROLL
 	for (int n = 0; n < 8; n++)
 		UNROLL
 		for (int j = 0; j < 4; j++)
 			acc[n][j] = 0.0f;
-	for (int u = 0; u < units; u++) {
+	for (int u = 0; u < (p.n > 0 ? units : 0); u++) {
 		struct words v;
 		float sz[PER][2 * SB]; /* scales and biases of the lane's two outputs */
 
@@ -281,10 +298,10 @@ KERNEL(128) many(MEM(float, out), MEM(const uint, w), MEM(const float, sb), MEM(
 	for (int n = 0; n < 8; n++)
 		UNROLL
 		for (int j = 0; j < 4; j++) {
-			int m = r0 + n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
+			int m = n * 8 + lane % 4 * 2 + j % 2, o = tile * 16 + lane / 4 + j / 2 * 8;
 
-			if (m < rows && o < outputs)
-				finish(out + (long)m * out_ld, o, acc[n][j], NONE(bias) ? 0 : bias, add);
+			if (m < p.n && o < outputs)
+				finish(out + (long)(p.first + m) * out_ld, o, acc[n][j], NONE(bias) ? 0 : bias + (long)p.expert * outputs, add);
 		}
 }
 

@@ -3,6 +3,7 @@
 #include "dialect.cl"
 #include "math.cl"
 #include "finish.cl"
+#include "places.cl"
 
 #define ROWS 4
 
@@ -13,32 +14,36 @@ FN float plain_at(GLOBAL const ushort *w, int kind, long i)
 	                 : as_float1((uint)w[i] << 16);
 }
 
-KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), MEM(const float, bias), int kind, int out_ld, int outputs,
-                   int cols, int rows, int add)
+/* Units have at most ROWS places. */
+KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), MEM(const float, bias), MEM(const int, unit),
+                  MEM(const int, index), int kind, int out_ld, int outputs, int cols, int rows, int add)
 {
 	SCRATCH(scratch, 256);
 	USE(float, out);
 	USE_CONST(ushort, w);
 	USE_CONST(float, x);
 	USE_CONST(float, bias);
-	int t = TID, l = t % 8, o = BID * 32 + t / 8, r0 = BID_Y * ROWS;
-	long at = (long)(o < outputs ? o : outputs - 1) * cols;
+	PLACES(p, BID_Y * ROWS, rows);
+	int t = TID, l = t % 8, o = BID * 32 + t / 8, row[ROWS];
+	long at = ((long)p.expert * outputs + (o < outputs ? o : outputs - 1)) * cols;
 	float acc[ROWS][2];
 
 #pragma unroll
-	for (int r = 0; r < ROWS; r++)
+	for (int r = 0; r < ROWS; r++) {
 		acc[r][0] = acc[r][1] = 0.0f;
-	for (int i = 2 * l; i < cols; i += 16) {
+		row[r] = row_of(&p, r);
+	}
+	for (int i = 2 * l; i < (p.n > 0 ? cols : 0); i += 16) {
 		int two = i + 1 < cols;
 		float w0 = plain_at(w, kind, at + i), w1 = two ? plain_at(w, kind, at + i + 1) : 0.0f;
 
 #pragma unroll
 		for (int r = 0; r < ROWS; r++) {
-			GLOBAL const float *row = x + (long)(r0 + r < rows ? r0 + r : rows - 1) * cols;
+			GLOBAL const float *from = x + (long)row[r] * cols;
 
-			acc[r][0] = fma1(row[i], w0, acc[r][0]);
+			acc[r][0] = fma1(from[i], w0, acc[r][0]);
 			if (two)
-				acc[r][1] = fma1(row[i + 1], w1, acc[r][1]);
+				acc[r][1] = fma1(from[i + 1], w1, acc[r][1]);
 		}
 	}
 #pragma unroll
@@ -49,8 +54,9 @@ KERNEL(256) plain(MEM(float, out), MEM(const ushort, w), MEM(const float, x), ME
 			acc[r][j] = add1(acc[r][j], SHFL_XOR(acc[r][j], 2, scratch, t));
 			acc[r][j] = add1(acc[r][j], SHFL_XOR(acc[r][j], 1, scratch, t));
 		}
-		if (l == 0 && o < outputs && r0 + r < rows)
-			finish(out + (long)(r0 + r) * out_ld, o, add1(acc[r][0], acc[r][1]), NONE(bias) ? 0 : bias, add);
+		if (l == 0 && o < outputs && r < p.n)
+			finish(out + (long)(p.first + r) * out_ld, o, add1(acc[r][0], acc[r][1]),
+			       NONE(bias) ? 0 : bias + (long)p.expert * outputs, add);
 	}
 }
 

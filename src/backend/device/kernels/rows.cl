@@ -1,6 +1,7 @@
 /* rows.cl - operations on rows of floats: one work-group a row where rows have sums, else 256 numbers a work-group. */
 #include "dialect.cl"
 #include "math.cl"
+#include "act.cl"
 
 #define THREADS 256
 #define STAGE 4096 /* floats of a row that wait in local memory */
@@ -98,8 +99,7 @@ KERNEL(THREADS) gated_norm(MEM(float, out), MEM(const float, in), MEM(const floa
 	}
 }
 
-/* x = act(x) * y, y may be none; kinds: enum act of backend.h.  y is not changed: what an activation makes of its factor is
- * used at once. */
+/* x = act(x) * y, y may be none.  y is not changed: what an activation makes of its factor is used at once. */
 KERNEL(THREADS) gate(MEM(float, x), MEM(const float, y), int n, int kind, float alpha, float limit)
 {
 	USE(float, x);
@@ -109,31 +109,8 @@ KERNEL(THREADS) gate(MEM(float, x), MEM(const float, y), int n, int kind, float 
 
 	if (i >= n)
 		return;
-	g = x[i];
 	u = NONE(y) ? 1.0f : y[i];
-	if (kind == 1)
-		g = silu_bits(g);
-	else if (kind == 2)
-		g = gelu_tanh_bits(g);
-	else if (kind == 3)
-		g = gelu_erf_bits(g);
-	else if (kind == 4)
-		g = mul1(g, sigmoid_bits(mul1(1.702f, g)));
-	else if (kind == 5) {
-		g = max1(0.0f, g);
-		g = mul1(g, g);
-	} else if (kind == 6)
-		g = sigmoid_bits(g);
-	else if (kind == 7)
-		g = tanh_of_double(mul1(2.0f, g));
-	else if (kind == 8) {
-		g = min1(limit, g);
-		g = mul1(g, sigmoid_bits(mul1(alpha, g)));
-		u = add1(max1(-limit, min1(limit, u)), 1.0f);
-	} else if (kind == 9) {
-		g = min1(limit, silu_bits(g));
-		u = max1(-limit, min1(limit, u));
-	}
+	g = activated(kind, alpha, limit, x[i], &u);
 	x[i] = NONE(y) ? g : mul1(g, u);
 }
 
