@@ -357,6 +357,7 @@ class Prompts(Shared):
                          ("stub", "model", "model", "stub", 100000, 100000))
         self.assertEqual(calendar.timegm(time.strptime(m["created_at"], "%Y-%m-%dT%H:%M:%SZ")), m["created"])
         self.assertEqual(self.s.ask("GET", "/v1/models/stub").json(), m)
+        self.assertEqual(self.s.ask("GET", "/v1/models?client_version=0.171.0").json(), r | {"models": []})     # Codex
 
     def test_props(self):
         r = self.s.ask("GET", "/props").json()

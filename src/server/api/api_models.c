@@ -89,9 +89,15 @@ static void put_names(void *arg, const struct known_model *m)
 static void list(struct exchange *x)
 {
 	struct listing l = { .created = x->srv->created };
+	size_t n;
 
 	buf_init(&l.b);
-	buf_puts(&l.b, "{\"object\":\"list\",\"data\":[");
+	buf_putc(&l.b, '{');
+	/* Codex wants a catalogue with its own instructions for each model.  With an empty one it goes by its settings; a list
+	 * without one is an error to it. */
+	if (exchange_query(x, "client_version", &n))
+		buf_puts(&l.b, "\"models\":[],");
+	buf_puts(&l.b, "\"object\":\"list\",\"data\":[");
 	known_each(x->srv, put_names, &l);
 	buf_puts(&l.b, "],\"has_more\":false,\"first_id\":");
 	json_put_cstr(&l.b, l.first);
