@@ -34,10 +34,13 @@ test('the engine, by keyboard', async () => {
 	await page.getByRole('button', { name: 'Unpin' }).click();
 	await page.waitForFunction(() => !document.querySelector('.state.pinned'));
 	await page.getByRole('button', { name: 'Drop with all after it' }).click();
-	await page.waitForFunction((n) => document.querySelectorAll('#tree .node').length < n, before);
+	const left = await (await page.waitForFunction((n) => {
+		const count = document.querySelectorAll('#tree .node').length;
+		return count < n && { count };
+	}, before)).evaluate((now_there) => now_there.count);
 	// A hit flashes.
 	await by_api({ messages: [{ role: 'user', content: 'What is the capital of Chile?' }] });
-	await page.waitForFunction((n) => document.querySelectorAll('#tree .node').length >= n, before - 1);
+	await page.waitForFunction((n) => document.querySelectorAll('#tree .node').length > n, left);
 	const flashed = page.locator('#tree .node.hit').first().waitFor({ state: 'attached' });
 	let seen = false;
 	const told = flashed.finally(() => { seen = true; });
