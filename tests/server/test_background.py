@@ -208,6 +208,23 @@ class Background(Kit):
         self.until(r.json()["id"], "incomplete", s=s)
         self.refused(self.get(r.json()["id"], "?stream=true", s=s), 400, "unsupported_value", "stream")
 
+    def test_quiet(self):
+        """A stream in which nothing happens says so, also one that is followed."""
+        s = stub(keep_alive_ms=10)
+        self.addCleanup(s.close)
+        for say in ("queue", "prefill"):
+            c = s.connect()
+            c.send(request("POST", RESPONSES, {"input": "say " + say, "background": True, "stream": True}))
+            head = c.until(b'"status":"queued"').decode()
+            id = head[head.rindex("resp_"):].split('"')[0]
+            late = s.connect()
+            late.send(request("GET", f"{RESPONSES}/{id}?stream=true&starting_after=1"))
+            for each in (c, late):
+                for _ in range(3):
+                    each.until(b": keep-alive\n\n")
+                each.close()
+            s.post(f"{RESPONSES}/{id}/cancel", {})
+
     def test_stop(self):
         """The server ends without waiting for what nobody can fetch any more."""
         s = stub()
