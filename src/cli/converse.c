@@ -259,7 +259,7 @@ static void save(struct chat *c, const char *rest, const char *mode)
 		if (fclose(f) || bad)
 			fprintf(stderr, "weft run: cannot write %s: %m\n", rest);
 		else
-			printf("%d questions saved\n", c->n_turn);
+			printf("%d question%s saved\n", c->n_turn, c->n_turn == 1 ? "" : "s");
 	}
 }
 

@@ -377,9 +377,9 @@ def test_commands():
         assert int(t.until(STATS)[1]) == one
         t.until(PROMPT)
         path = os.path.join(d, "talk.json")
-        says(f"/save {path}", "1 questions saved")
+        says(f"/save {path}", "1 question saved")
         says(f"/save {path}", f"cannot make {path}: .*/save! {path}")
-        says(f"/save! {path}", "1 questions saved")
+        says(f"/save! {path}", "1 question saved")
         saved = json.load(open(path))
         assert [m["role"] for m in saved] == ["user", "assistant"] and saved[0]["content"] == "Say this"
         says("/system Be brief.", "new conversation")

@@ -140,7 +140,7 @@ def test_picture_typed():
                 asked(t, f"{picture} What colour is the circle?")
             asked(t, "/retry")
             t.type(f"/save! {d}/saved\r")
-            t.until("1 questions saved")
+            t.until("1 question saved")
             t.until(PROMPT)
             t.type("\x04")
             assert t.end() == 0
