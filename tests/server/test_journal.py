@@ -1,4 +1,4 @@
-"""Streams that survive their server: servers that share a folder with --journal, one of which is killed in the middle of a
+"""Streams that survive their server: servers that share a folder with --tune journal, one of which is killed in the middle of a
 stream that another goes on with.  The events before and after are those of a stream that nothing interrupted.
 Run as: test_journal.py WEFT MODEL; WEFT_KILLS: how many, 2 or 8"""
 import json
@@ -93,7 +93,7 @@ class Journals(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.dir)
-        self.options = ("--prompt-cache-dir", self.dir, "--journal")
+        self.options = ("--prompt-cache-dir", self.dir, "--tune", "journal")
         self.s = [start(*self.options) for _ in range(2)]
         self.addCleanup(lambda: [s.close() for s in self.s if s])
 
@@ -191,7 +191,7 @@ class Journals(unittest.TestCase):
             self.assertNotIn("id: ", t.post(CHAT, body).text())
         finally:
             t.close()
-        p = subprocess.run([WEFT, "serve", MODEL, "--journal"], capture_output=True, text=True)
+        p = subprocess.run([WEFT, "serve", MODEL, "--tune", "journal"], capture_output=True, text=True)
         self.assertEqual(p.returncode, 2, p.stderr)
         self.assertIn("--prompt-cache-dir", p.stderr)
 

@@ -220,7 +220,7 @@ const struct option option_table[] = {
 	  group_server, "with kv-events: their topic; llm-d expects kv@POD@MODEL" },
 	{ CMD_TUNE | CMD_SERVE, "kv-events-format", NULL, NULL, K_TEXT, AT(kv_format), NONE, 0, 0, "map|array", "map",
 	  group_server, "with kv-events: array is the format of vLLM before 0.23" },
-	{ CMD_SERVE, "journal", NULL, NULL, K_FLAG, AT(journal), NONE, 0, 0, NULL, NULL, group_server,
+	{ CMD_TUNE | CMD_SERVE, "journal", NULL, NULL, K_FLAG, AT(journal), NONE, 0, 0, NULL, NULL, group_server,
 	  "keep the tokens of running streams in --prompt-cache-dir, so that another server with that folder can continue a stream (docs/fleet.md)" },
 	{ CMD_SERVE, "log-prompts", NULL, NULL, K_FLAG, AT(log_prompts), NONE, 0, 0, NULL, NULL, group_server,
 	  "log the text of every prompt" },

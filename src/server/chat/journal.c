@@ -221,7 +221,7 @@ int journal_find(struct generation *g, struct problem *p)
 		return 0;
 	if (!g->served->journal_dir)
 		return problem_set(p, 404, "unknown_stream", NULL,
-		                   "Last-Event-ID: this server keeps no journal of streams (--journal)");
+		                   "Last-Event-ID: this server keeps no journal of streams (--tune journal)");
 	if (!after->sound)
 		return problem_set(p, 400, "invalid_value", "Last-Event-ID",
 		                   "Last-Event-ID is not an id of this API's streams");

@@ -1,6 +1,6 @@
 /* journal.h - streams that survive their server.
  *
- * With --journal a streamed answer has a file in its model's folder of kept prefixes, which other servers read too: what
+ * With --tune journal a streamed answer has a file in its model's folder of kept prefixes, which other servers read too: what
  * the answer is a function of besides its request (its seed, its time, the tokens of its prompt), and the tokens said so
  * far.  Every event of the stream has an id, "ANSWER.TOKENS.EVENT": how many tokens had been said, and which of the events
  * of that number it is.  A client whose stream broke off sends the same request to any of the servers, with the last id in
