@@ -5,7 +5,7 @@
  * device's.  Weights are brought over in the layout that kernels read (lay.h) when they are first named; between rehearse and
  * rehearsed, when a model is opened, its operations name all of them and compute nothing (backend.h).
  *
- * A model that needs an operation without a kernel is refused then, by name: mixtures, shapes and rules of recurrences that
+ * A model that needs an operation without a kernel is refused then, by name: shapes and rules of recurrences that
  * device_recur_serves denies, heads that device_attn_serves denies, and formats of coded weights without a module in lay.c. */
 #ifndef BACKEND_DEVICE_DEVICE_BACKEND_H
 #define BACKEND_DEVICE_DEVICE_BACKEND_H
