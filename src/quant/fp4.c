@@ -6,7 +6,6 @@
 #include "quant/coded/coded.h"
 
 static const float e2m1[16] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
-const uint8_t e2m1_code[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
 
 static void decode(float *out, const struct weight *w, int o)
 {

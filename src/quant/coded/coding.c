@@ -5,6 +5,8 @@
 #include "quant/codes.h"
 #include "quant/coded/planes.h"
 
+const uint8_t e2m1_code[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
+
 /* Stored codes to codes. */
 static void code_values(uint8_t *code, const struct coding *c, int n)
 {
