@@ -35,95 +35,9 @@ struct background {
 	int key;
 	bool streams, dropped; /* its events are kept; were, until there was no room */
 	struct buf begun;      /* the response as it began */
-	struct buf ended;      /* as it ended; empty: it has not */
-	bool whole;            /* it ended with an answer */
+	struct response_end end;
 	struct buf events;
 };
-
-/* ---- what is kept ---- */
-
-/* The answer as the message that a later request goes on from. */
-static void put_answer(struct choice *c, struct buf *out)
-{
-	const char *text = c->split.text.p;
-	struct buf part[2], calls;
-	int k = 0;
-
-	buf_init(&part[0]);
-	buf_init(&part[1]);
-	buf_init(&calls);
-	for (int i = 0; i < c->split.n_piece; i++) {
-		const struct piece *p = &c->split.piece[i];
-
-		if (p->kind == PIECE_CALL) {
-			struct json *j = json_parse(text + p[1].at, p[1].n, 0, NULL);
-
-			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
-			           calls.n ? "," : "", chat_call_id(c, k));
-			json_put_str(&calls, text + p->at, p->n);
-			buf_puts(&calls, ",\"arguments\":");
-			if (json_kind(j) == JSON_OBJECT)
-				json_put(&calls, j);
-			else
-				json_put_str(&calls, text + p[1].at, p[1].n);
-			buf_puts(&calls, "}}");
-			json_free(j);
-		} else if (response_item_begins(p)) {
-			buf_put(&part[p->kind == PIECE_CONTENT], text + p->at, p->n);
-		}
-		k += response_item_begins(p);
-	}
-	buf_puts(out, ",{\"role\":\"assistant\",\"content\":");
-	json_put_str(out, part[1].p, part[1].n);
-	if (part[0].n) {
-		buf_puts(out, ",\"reasoning_content\":");
-		json_put_str(out, part[0].p, part[0].n);
-	}
-	if (calls.n)
-		buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
-	buf_putc(out, '}');
-	buf_fini(&part[0]);
-	buf_fini(&part[1]);
-	buf_fini(&calls);
-}
-
-void response_put_last(struct generation *g, struct buf *out)
-{
-	struct responses *own = g->own;
-	struct response_store *store = &g->x->srv->responses;
-	struct choice *c = &g->choice[0];
-	struct buf object, none;
-	size_t at = out->n;
-	char id[48];
-
-	response_put(g, c->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
-	buf_init(&object);
-	buf_init(&none);
-	if (*own->conversation) {
-		buf_put(&object, own->items.p, own->items.n);
-		if (object.n && c->split.n_piece)
-			buf_putc(&object, ',');
-		response_put_items(g, c, &object);
-		response_store_append(store, own->conversation, g->x->key, KEPT_ITEMS, &object);
-		buf_reset(&object);
-	}
-	if (g->params.store) {
-		buf_put(&object, out->p + at, out->n - at);
-		put_answer(c, &own->history);
-	}
-	if (g->params.store && own->behind) {
-		/* It is stored when it is over, with its events. */
-		own->behind->whole = true;
-		own->behind->ended = object;
-		buf_init(&object);
-	} else if (g->params.store) {
-		snprintf(id, sizeof id, "resp_%s", g->x->id);
-		response_store_put(
-			store, id, g->x->key,
-			(const struct buf *[N_KEPT]){ &object, &own->history, &own->items, &own->tools, &none });
-	}
-	buf_fini(&object);
-}
 
 /* ---- followers ---- */
 
@@ -145,7 +59,7 @@ static void free_background(struct background *b, struct server *s)
 	s->background_bytes -= b->events.n;
 	buf_fini(&b->events);
 	buf_fini(&b->begun);
-	buf_fini(&b->ended);
+	buf_fini(&b->end.object);
 	free(b);
 }
 
@@ -338,7 +252,7 @@ static struct background *new_background(struct exchange *x)
 	b->streams = g->params.stream;
 	snprintf(b->id, sizeof b->id, "resp_%s", x->id);
 	buf_init(&b->begun);
-	buf_init(&b->ended);
+	buf_init(&b->end.object);
 	buf_init(&b->events);
 	b->next = s->background;
 	s->background = b;
@@ -362,6 +276,7 @@ void background_ready(struct exchange *x)
 		return;
 	}
 	own->behind = new_background(x);
+	own->end = &own->behind->end;
 	response_put(g, "queued", NULL, &own->behind->begun);
 	f = new_follower(own->behind, g->params.stream, 0);
 	f->x = exchange_detach(x, &follow_route);
@@ -396,7 +311,7 @@ void background_failed(struct generation *g, const struct problem *p)
 	struct background *b = ((struct responses *)g->own)->behind;
 	bool cancelled = p->status == STATUS_CANCELLED;
 
-	response_put(g, cancelled ? "cancelled" : "failed", cancelled ? NULL : p, &b->ended);
+	response_put(g, cancelled ? "cancelled" : "failed", cancelled ? NULL : p, &b->end.object);
 }
 
 /* A fault ended it, and the rest of its work is not to be read: the response as it began, but for what says that it failed. */
@@ -407,18 +322,18 @@ static void put_faulted(struct background *b)
 	const struct json *v;
 	const char *key;
 
-	buf_puts(&b->ended,
+	buf_puts(&b->end.object,
 	         "{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"a fault of the server "
 	         "ended this response\"}");
 	for (k = json_first(j); json_next(&k, &key, &v);) {
 		if (!strcmp(key, "status") || !strcmp(key, "error"))
 			continue;
-		buf_putc(&b->ended, ',');
-		json_put_cstr(&b->ended, key);
-		buf_putc(&b->ended, ':');
-		json_put(&b->ended, v);
+		buf_putc(&b->end.object, ',');
+		json_put_cstr(&b->end.object, key);
+		buf_putc(&b->end.object, ':');
+		json_put(&b->end.object, v);
 	}
-	buf_putc(&b->ended, '}');
+	buf_putc(&b->end.object, '}');
 	json_free(j);
 }
 
@@ -429,10 +344,10 @@ static void background_over(struct background *b, const struct generation *g, st
 	struct buf none;
 
 	buf_init(&none);
-	if (!b->ended.n)
+	if (!b->end.object.n)
 		put_faulted(b);
 	response_store_put(&s->responses, b->id, b->key,
-	                   (const struct buf *[N_KEPT]){ &b->ended, own && b->whole ? &own->history : &none,
+	                   (const struct buf *[N_KEPT]){ &b->end.object, own && b->end.whole ? &own->history : &none,
 	                                                 own ? &own->items : &none, own ? &own->tools : &none,
 	                                                 &b->events });
 	while (*at != b)

@@ -1,11 +1,14 @@
 /* response_tell.c - see response_tell.h. */
 #include "server/responses/response_tell.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/chat/chat.h"
 #include "server/chat/generate.h"
+#include "server/inside.h"
+#include "server/responses/response_store.h"
 
 /* ---- items ---- */
 
@@ -168,7 +171,8 @@ static void put_item(const struct generation *g, struct choice *c, int i, int k,
 	buf_printf(out, "%s,\"status\":\"%s\"}", item >= ITEM_CALL ? "" : "]", status);
 }
 
-bool response_item_begins(const struct piece *p)
+/* Whether an item begins with that piece: the arguments of a call, and its end, are in the call's. */
+static bool begins_item(const struct piece *p)
 {
 	return p->kind != PIECE_ARGUMENTS && p->kind != PIECE_CALL_END;
 }
@@ -179,7 +183,7 @@ static const char *status_of(const struct choice *c, int i)
 	const struct split *s = &c->split;
 
 	for (i++; i < s->n_piece; i++)
-		if (response_item_begins(&s->piece[i]))
+		if (begins_item(&s->piece[i]))
 			return "completed";
 	return c->done && c->finish == FINISH_LENGTH ? "incomplete" : "completed";
 }
@@ -189,7 +193,7 @@ void response_put_items(const struct generation *g, struct choice *c, struct buf
 	int k = 0;
 
 	for (int i = 0; i < c->split.n_piece; i++) {
-		if (!response_item_begins(&c->split.piece[i]))
+		if (!begins_item(&c->split.piece[i]))
 			continue;
 		if (k)
 			buf_putc(out, ',');
@@ -257,6 +261,91 @@ static void put_response(struct generation *g, const char *status, const struct 
 void response_put(struct generation *g, const char *status, const struct problem *why, struct buf *out)
 {
 	put_response(g, status, why, !why, out);
+}
+
+/* ---- what is kept ---- */
+
+/* The answer as the message that a later request goes on from. */
+static void put_answer(struct choice *c, struct buf *out)
+{
+	const char *text = c->split.text.p;
+	struct buf part[2], calls;
+	int k = 0;
+
+	buf_init(&part[0]);
+	buf_init(&part[1]);
+	buf_init(&calls);
+	for (int i = 0; i < c->split.n_piece; i++) {
+		const struct piece *p = &c->split.piece[i];
+
+		if (p->kind == PIECE_CALL) {
+			struct json *j = json_parse(text + p[1].at, p[1].n, 0, NULL);
+
+			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
+			           calls.n ? "," : "", chat_call_id(c, k));
+			json_put_str(&calls, text + p->at, p->n);
+			buf_puts(&calls, ",\"arguments\":");
+			if (json_kind(j) == JSON_OBJECT)
+				json_put(&calls, j);
+			else
+				json_put_str(&calls, text + p[1].at, p[1].n);
+			buf_puts(&calls, "}}");
+			json_free(j);
+		} else if (begins_item(p)) {
+			buf_put(&part[p->kind == PIECE_CONTENT], text + p->at, p->n);
+		}
+		k += begins_item(p);
+	}
+	buf_puts(out, ",{\"role\":\"assistant\",\"content\":");
+	json_put_str(out, part[1].p, part[1].n);
+	if (part[0].n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, part[0].p, part[0].n);
+	}
+	if (calls.n)
+		buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
+	buf_putc(out, '}');
+	buf_fini(&part[0]);
+	buf_fini(&part[1]);
+	buf_fini(&calls);
+}
+
+static void put_last(struct generation *g, struct buf *out)
+{
+	struct responses *own = g->own;
+	struct response_store *store = &g->x->srv->responses;
+	struct choice *c = &g->choice[0];
+	struct buf object, none;
+	size_t at = out->n;
+	char id[48];
+
+	response_put(g, c->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
+	buf_init(&object);
+	buf_init(&none);
+	if (*own->conversation) {
+		buf_put(&object, own->items.p, own->items.n);
+		if (object.n && c->split.n_piece)
+			buf_putc(&object, ',');
+		response_put_items(g, c, &object);
+		response_store_append(store, own->conversation, g->x->key, KEPT_ITEMS, &object);
+		buf_reset(&object);
+	}
+	if (g->params.store) {
+		buf_put(&object, out->p + at, out->n - at);
+		put_answer(c, &own->history);
+	}
+	if (g->params.store && own->end) {
+		/* It is stored when it is over, with its events. */
+		own->end->whole = true;
+		own->end->object = object;
+		buf_init(&object);
+	} else if (g->params.store) {
+		snprintf(id, sizeof id, "resp_%s", g->x->id);
+		response_store_put(
+			store, id, g->x->key,
+			(const struct buf *[N_KEPT]){ &object, &own->history, &own->items, &own->tools, &none });
+	}
+	buf_fini(&object);
 }
 
 /* ---- the stream ---- */
@@ -445,7 +534,7 @@ void response_delta(struct generation *g, struct choice *c, struct buf *out)
 	while (chat_next(c, &p, &begins)) {
 		bool call;
 
-		if (begins && response_item_begins(&p))
+		if (begins && begins_item(&p))
 			item_begins(g, c, out);
 		call = c->split.piece[c->block_piece].kind == PIECE_CALL;
 		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END ||
@@ -471,7 +560,7 @@ void response_close(struct generation *g, struct buf *out)
 {
 	begin(g, g->choice[0].finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", out);
 	buf_puts(out, ",\"response\":");
-	response_put_last(g, out);
+	put_last(g, out);
 	put_end(out);
 }
 
@@ -496,6 +585,6 @@ void response_progress(struct generation *g, struct choice *c, const struct even
 
 void response_whole(struct generation *g, struct buf *out)
 {
-	response_put_last(g, out);
+	put_last(g, out);
 	buf_putc(out, '\n');
 }

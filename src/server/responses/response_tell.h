@@ -12,10 +12,15 @@ struct background;
 struct choice;
 struct event;
 struct generation;
-struct piece;
 struct problem;
 
 enum { STATUS_CANCELLED = 499 }; /* of a problem: it was cancelled by name */
+
+/* How a response in the background ended.  It is stored when it is over, with its events (response_keep.c). */
+struct response_end {
+	struct buf object; /* empty: it has not ended */
+	bool whole;        /* with an answer */
+};
 
 /* State of a request until its answer is complete: `own` of its generation. */
 struct responses {
@@ -25,6 +30,7 @@ struct responses {
 	bool summary;          /* thoughts are told as their own summary: clients that ask for one show nothing else */
 	bool wants_background; /* its client does not wait for it */
 	struct background *behind; /* once it runs there; NULL: it does not */
+	struct response_end *end;  /* its; NULL as behind is */
 	bool told_begun;           /* response.in_progress was told of one in the background */
 	char conversation[64];     /* that it belongs to; "": none */
 };
@@ -33,12 +39,6 @@ struct responses {
 void response_put(struct generation *g, const char *status, const struct problem *why, struct buf *out);
 /* Appends the items of a complete answer, without brackets. */
 void response_put_items(const struct generation *g, struct choice *c, struct buf *out);
-
-/* Whether an item begins with that piece: the arguments of a call, and its end, are in the call's. */
-bool response_item_begins(const struct piece *p);
-
-/* The response in its last state, which is also kept (response_keep.c). */
-void response_put_last(struct generation *g, struct buf *out);
 
 /* Steps of struct endpoint. */
 void response_token(struct generation *g, struct choice *c, const struct event *ev);
