@@ -14,14 +14,15 @@ struct shape {
 	int heads_k, heads_v, dim_k, dim_v, width;
 	bool tiled;
 	float beta_scale, gate_floor;
-	int gate; /* 1: SiLU, 2: a sigmoid, with a norm; 0: neither */
+	int gate;  /* 1: SiLU, 2: a sigmoid, with a norm; 0: neither */
+	int heads; /* of one norm; 0: one */
 };
 static const struct shape shapes[] = {
-	{ RECUR_DELTA, 1, 2, 16, 32, 4, false, 0, 0, 1 }, { RECUR_KDA, 2, 2, 16, 32, 4, false, 0, 0, 2 },
-	{ RECUR_SSM, 1, 2, 16, 16, 4, false, 0, 0 },      { RECUR_DELTA, 2, 4, 128, 128, 4, false, 0, 0 },
-	{ RECUR_DELTA, 2, 6, 96, 104, 3, true, 2, 0, 1 }, { RECUR_FIXED, 2, 2, 64, 80, 0, false, 0, 0 },
-	{ RECUR_SSM, 1, 4, 128, 64, 4, false, 0, 0 },     { RECUR_SSM, 2, 4, 256, 48, 2, false, 0, 0 },
-	{ RECUR_KDA, 3, 3, 128, 128, 4, false, 0, 0, 2 }, { RECUR_KDA, 2, 2, 64, 40, 4, false, 0, -5 },
+	{ RECUR_DELTA, 1, 2, 16, 32, 4, false, 0, 0, 1 },    { RECUR_KDA, 2, 2, 16, 32, 4, false, 0, 0, 2 },
+	{ RECUR_SSM, 1, 2, 16, 16, 4, false, 0, 0 },         { RECUR_DELTA, 2, 4, 128, 128, 4, false, 0, 0 },
+	{ RECUR_DELTA, 2, 6, 96, 104, 3, true, 2, 0, 1, 3 }, { RECUR_FIXED, 2, 2, 64, 80, 0, false, 0, 0 },
+	{ RECUR_SSM, 1, 4, 128, 64, 4, false, 0, 0 },        { RECUR_SSM, 2, 4, 256, 48, 2, false, 0, 0 },
+	{ RECUR_KDA, 3, 3, 128, 128, 4, false, 0, 0, 2 },    { RECUR_KDA, 2, 2, 64, 40, 4, false, 0, -5 },
 };
 
 struct world {
@@ -87,7 +88,7 @@ static void world_open(struct world *w)
 	for (int h = 0; h < s->heads_v; h++)
 		w->rate[h] = 0.5f + w->rate[h];
 	w->dt_bias = of((size_t)(s->heads_v * s->dim_k), 5, 1);
-	w->gain = of((size_t)s->dim_v, 6, 1);
+	w->gain = of((size_t)(s->heads_v * s->dim_v), 6, 1);
 	w->r = (struct recur){ .conv = ssm || !s->width ? NULL : w->conv,
 		               .conv_bias = ssm || !s->width || s->tiled ? NULL : w->conv_bias,
 		               .a_log_exp = w->rate,
@@ -99,6 +100,7 @@ static void world_open(struct world *w)
 		               .norm = w->gain,
 		               .eps = 1e-6f,
 		               .sigmoid_gate = s->gate == 2,
+		               .norm_cols = s->heads * s->dim_v,
 		               .gate_floor = s->gate_floor,
 		               .beta_scale = s->beta_scale };
 	w->m.s = floats_up(c, w->view.s, w->s_floats), w->m.tail = floats_up(c, w->view.tail, w->tail_floats);
@@ -108,7 +110,7 @@ static void world_open(struct world *w)
 		w->m.conv_bias = floats_up(c, w->conv_bias, channels);
 	w->m.rate = floats_up(c, w->rate, (size_t)s->heads_v);
 	w->m.dt_bias = floats_up(c, w->dt_bias, (size_t)(s->heads_v * s->dim_k));
-	w->dgain = floats_up(c, w->gain, (size_t)s->dim_v);
+	w->dgain = floats_up(c, w->gain, (size_t)(s->heads_v * s->dim_v));
 	if (ssm)
 		w->m.skip = floats_up(c, w->skip, (size_t)s->heads_v);
 	w->m.x = floats_up(c, NULL, (size_t)MOST * (size_t)w->cols);
@@ -197,7 +199,7 @@ static void step(struct world *w, const struct span *span, const char *kind)
 		.be = c->cpu, .arith = ARITH_FAST, .n_item = ITEMS, .item = item, .span = span, .row = first
 	};
 	size_t n, values = (size_t)(s->heads_v * s->dim_v), of_a;
-	int held = c->n_held;
+	int held = c->n_held, together = s->heads ? s->heads : 1;
 	float *x, *z, *a, *b, *out;
 	struct dmem dx, dz, da, db, dout;
 	struct err err = { 0 };
@@ -224,9 +226,10 @@ static void step(struct world *w, const struct span *span, const char *kind)
 	}
 	check_ok(device_recur(&c->kernels, &w->m, &w->view, !w->r.conv, dout, dx, da, db, p.n_row, ITEMS, &err), &err);
 	if (s->gate)
-		check_run(c, "rows", "gated_norm", 256, p.n_row * s->heads_v, 1,
-		          ARGS(darg_mem(dout), darg_mem(dout), darg_mem(dz), darg_mem(w->dgain), darg_int(s->dim_v),
-		               darg_float(1e-6f), darg_int(s->gate == 2)));
+		check_run(c, "rows", "gated_norm", 256, p.n_row * s->heads_v / together, 1,
+		          ARGS(darg_mem(dout), darg_mem(dout), darg_mem(dz), darg_mem(w->dgain),
+		               darg_int(together * s->dim_v), darg_float(1e-6f), darg_int(s->gate == 2),
+		               darg_int(s->heads ? s->heads_v / together : 1)));
 	reference(w, &p, out, x, z, a, b);
 	snprintf(what, sizeof what, "recurrence in %s, rule %d, %d of %d by %d", kind, (int)s->rule, s->heads_v,
 	         s->dim_k, s->dim_v);

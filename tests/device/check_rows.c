@@ -29,15 +29,22 @@ static void norms(struct check *c, struct rows *r)
 {
 	const float eps = 1e-6f;
 	struct dmem none = { 0 }, o = out(c, r);
-	struct darg cols = darg_int(r->cols), e = darg_float(eps);
+	struct darg cols = darg_int(r->cols), e = darg_float(eps), one = darg_int(1);
 	const struct backend_ops *cpu = c->cpu->ops;
 
 	cpu->norm(&r->p, r->want, r->x, r->n, r->cols, r->gain, eps);
-	check_run(c, "rows", "norm", THREADS, r->n, 1, ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(r->dgain), cols, e));
+	check_run(c, "rows", "norm", THREADS, r->n, 1,
+	          ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(r->dgain), cols, e, one));
 	check_alike(c, "norm", r->want, o, r->all);
 	cpu->norm(&r->p, r->want, r->x, r->n, r->cols, NULL, eps);
-	check_run(c, "rows", "norm", THREADS, r->n, 1, ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(none), cols, e));
+	check_run(c, "rows", "norm", THREADS, r->n, 1,
+	          ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(none), cols, e, one));
 	check_alike(c, "norm without gain", r->want, o, r->all);
+	for (int i = 0; i < r->n; i++)
+		cpu->norm(&r->p, r->want + i * r->cols, r->x + i * r->cols, 1, r->cols, r->y + i % 2 * r->cols, eps);
+	check_run(c, "rows", "norm", THREADS, r->n, 1,
+	          ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(r->dy), cols, e, darg_int(2)));
+	check_alike(c, "norms side by side", r->want, o, r->all);
 	cpu->layer_norm(&r->p, r->want, r->x, r->n, r->cols, r->gain, r->bias, eps);
 	check_run(c, "rows", "layer_norm", THREADS, r->n, 1,
 	          ARGS(darg_mem(o), darg_mem(r->dx), darg_mem(r->dgain), darg_mem(r->dbias), cols, e));

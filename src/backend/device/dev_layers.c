@@ -159,13 +159,9 @@ static void finish_rows(struct pass *p, struct dmem out, const struct recur *r, 
                         const struct state_shape *s)
 {
 	struct dev *d = dev_of(p);
-	int cols = s->heads_v * s->dim_v, step = r->norm_cols ? r->norm_cols : s->dim_v;
+	int cols = s->heads_v * s->dim_v, step = r->norm_cols ? r->norm_cols : s->dim_v, norms = cols / step;
 	struct dmem gain = dev_vector(d, r->norm);
 
-	if (r->norm_cols && r->norm_cols != cols) {
-		dev_refuse(d, "norms over several heads of a recurrence, and not over all");
-		return;
-	}
 	if (!r->norm || (r->norm_cols && r->gate_first)) {
 		/* silu(z) * out: the product is the same whichever factor comes first. */
 		struct dmem g = dev_room(d, ROOM_FLOATS, (size_t)p->n_row * (size_t)cols * sizeof(float));
@@ -180,14 +176,14 @@ static void finish_rows(struct pass *p, struct dmem out, const struct recur *r, 
 		        DARGS(darg_mem(out), darg_mem(g), darg_mem(none), darg_mem(none), darg_int(cols),
 		              darg_int(cols)));
 		if (r->norm)
-			dev_run(d, "rows", "norm", 256, p->n_row, 1,
-			        DARGS(darg_mem(out), darg_mem(out), darg_mem(gain), darg_int(cols),
-			              darg_float(r->eps)));
+			dev_run(d, "rows", "norm", 256, p->n_row * norms, 1,
+			        DARGS(darg_mem(out), darg_mem(out), darg_mem(gain), darg_int(step), darg_float(r->eps),
+			              darg_int(norms)));
 		return;
 	}
-	dev_run(d, "rows", "gated_norm", 256, (int)((size_t)p->n_row * (size_t)(cols / step)), 1,
+	dev_run(d, "rows", "gated_norm", 256, p->n_row * norms, 1,
 	        DARGS(darg_mem(out), darg_mem(out), darg_mem(dev_at(d, z)), darg_mem(gain), darg_int(step),
-	              darg_float(r->eps), darg_int(r->sigmoid_gate)));
+	              darg_float(r->eps), darg_int(r->sigmoid_gate), darg_int(r->norm_cols ? norms : 1)));
 }
 
 void dev_recur(struct pass *p, float *out, const struct recur *r, const struct recur_in *in,

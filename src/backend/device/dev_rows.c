@@ -43,7 +43,7 @@ void dev_norm(struct pass *p, float *out, const float *in, int n, int cols, cons
 
 	dev_run(d, "rows", "norm", THREADS, n, 1,
 	        DARGS(darg_mem(dev_at(d, out)), darg_mem(dev_at(d, in)), darg_mem(dev_vector(d, gain)), darg_int(cols),
-	              darg_float(eps)));
+	              darg_float(eps), darg_int(1)));
 }
 
 void dev_layer_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, const float *bias,

@@ -34,7 +34,8 @@
 #define ADD_SPREAD(x, sum) fma1(sub1(x, mean), sub1(x, mean), sum)
 
 /* out = in * rsqrt(mean(in^2) + eps) * gain: a work-group a row. */
-KERNEL(THREADS) norm(MEM(float, out), MEM(const float, in), MEM(const float, gain), int cols, float eps)
+/* Rows of `gains` norms side by side, each with a gain of its own: [gains][cols]. */
+KERNEL(THREADS) norm(MEM(float, out), MEM(const float, in), MEM(const float, gain), int cols, float eps, int gains)
 {
 	SCRATCH(scratch, THREADS);
 	LOCAL float stage[STAGE], shared[1];
@@ -50,7 +51,7 @@ KERNEL(THREADS) norm(MEM(float, out), MEM(const float, in), MEM(const float, gai
 	for (int i = t; i < cols; i += THREADS) {
 		float a = mul1(row[i], r);
 
-		out[(long)BID * cols + i] = NONE(gain) ? a : mul1(a, gain[i]);
+		out[(long)BID * cols + i] = NONE(gain) ? a : mul1(a, gain[BID % gains * cols + i]);
 	}
 }
 
@@ -75,9 +76,9 @@ KERNEL(THREADS) layer_norm(MEM(float, out), MEM(const float, in), MEM(const floa
 		out[(long)BID * cols + i] = fma1(mul1(sub1(row[i], mean), r), gain[i], bias[i]);
 }
 
-/* out = in * rsqrt(mean(in^2) + eps) * gain * act(z), rows of heads side by side; act: SiLU, or sigmoid. */
+/* out = in * rsqrt(mean(in^2) + eps) * gain * act(z), rows of heads side by side, gains as of norm; act: SiLU, or sigmoid. */
 KERNEL(THREADS) gated_norm(MEM(float, out), MEM(const float, in), MEM(const float, z), MEM(const float, gain), int cols,
-                           float eps, int sigmoid)
+                           float eps, int sigmoid, int gains)
 {
 	SCRATCH(scratch, THREADS);
 	LOCAL float stage[STAGE], shared[1];
@@ -95,7 +96,7 @@ KERNEL(THREADS) gated_norm(MEM(float, out), MEM(const float, in), MEM(const floa
 		float g = z[(long)BID * cols + i];
 
 		g = sigmoid ? sigmoid_bits(g) : silu_bits(g);
-		out[(long)BID * cols + i] = mul1(mul1(mul1(row[i], r), gain[i]), g);
+		out[(long)BID * cols + i] = mul1(mul1(mul1(row[i], r), gain[BID % gains * cols + i]), g);
 	}
 }
 
