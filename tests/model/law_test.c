@@ -48,7 +48,7 @@ struct run {
 	float *want, *got;
 	size_t row;               /* bytes of a row of logits */
 	struct rows_opts *tables; /* left on disk so; NULL: in memory */
-	bool has_tables;
+	bool has_tables;          /* and the backend can leave them on disk */
 	int bad;
 };
 
@@ -369,7 +369,7 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool 
 		exit(1);
 	}
 	r->row = (size_t)r->d.vocab * sizeof(float);
-	r->has_tables = model_table_bytes(r->d.m) > 0;
+	r->has_tables = r->d.be->ops->stream_rows && model_table_bytes(r->d.m) > 0;
 	tokens(r->tok, r->n, r->d.vocab, 11);
 	for (int i = 0; i < OTHERS; i++)
 		tokens(r->other[i], r->n, r->d.vocab, 100 + (uint64_t)i);
