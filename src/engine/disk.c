@@ -23,7 +23,8 @@ enum { LEAVE_BYTES = 256 << 20, PENDING_MAX = 64 };
 enum { GAIN_MIN = PLACE_APART }; /* tokens that a read must save */
 /* Until measured: what a disk reads per second, and the longest wait. */
 static const double READ_RATE = 300e6;
-static const int64_t WAIT_NS = 10ll * 1000000000;
+static const int64_t WAIT_NS = 10ll * 1000000000;    /* while it is unknown what computing takes */
+static const int64_t WAIT_SHARED_NS = 1000000000;    /* the same for Redis, which others may slow down */
 static const int64_t WAIT_LEAST_NS = 20ll * 1000000; /* the first piece takes a moment */
 /* ASKS: prompts that may wait for the disk, which the engine asks for again and again.  FORGET_STEPS: steps
  * without such an ask after which a prompt counts as gone. */
@@ -33,8 +34,9 @@ struct inquiry {
 	uint64_t id;    /* a checksum of salt and tokens; a wrong one could only cost time */
 	uint64_t asked; /* the step at which it was asked for last */
 	int64_t deadline;
-	uint64_t look;      /* its look at the folder (spill_look), which it waits for */
-	int64_t look_until; /* no longer than this; 0: it was not asked for yet */
+	bool looked_shared;         /* it had Redis looked at */
+	uint64_t look, look_shared; /* its look at the folder (spill_look), and at Redis, which it waits for */
+	int64_t look_until;         /* no longer than this; 0: it was not asked for yet */
 };
 
 /* A chain of keys over the whole pages of a prefix.  The first is the one that snapshots hang on; it
@@ -89,7 +91,8 @@ struct disk {
 
 	uint64_t step;
 	struct inquiry inquiry[ASKS];
-	bool looking; /* a prompt of this step waits for its look */
+	bool looking;   /* a prompt of this step waits for its look */
+	bool is_shared; /* what find_on_disk found last is in Redis alone */
 
 	/* One prompt's read at a time, so that the next shares the pages it brings. */
 	struct spill_load *load; /* NULL: none */
@@ -539,6 +542,8 @@ static void read_done(struct disk *d)
 
 	d->snaps = (struct snaps){ .n = 0 };
 	prefix_hang(d->prefix, &key, d->tok, d->at, &snaps);
+	if (spill_is_shared(d->spill, &(struct spill_piece){ SPILL_SNAP, d->at, d->names.tok, d->names.key }))
+		kept(&d->tier, d->salt, d->tok, d->at); /* the folder should have it too */
 	/* Larger than the budget of memory: another read would end in the same way, so the requests that wait are computed. */
 	if (!prefix_covers(d->prefix, d->salt, d->tok, d->at))
 		for (int i = 0; i < ASKS; i++)
@@ -708,6 +713,7 @@ static int find_on_disk(struct prefix_tier *tier, const char *salt, const int32_
 			complete &= spill_find_run(d->spill, key_of(d, names.key, n, c), first_page(d, c, at),
 			                           at / d->page_rows);
 	}
+	d->is_shared = at && spill_is_shared(d->spill, &(struct spill_piece){ SPILL_SNAP, at, names.tok, names.key });
 	names_free(&names);
 	return at;
 }
@@ -724,9 +730,11 @@ static double compute_ns(const struct engine *e, int n)
 static double read_ns(struct disk *d, int from, int at)
 {
 	struct disk_stats st;
+	double ns_byte;
 
 	spill_stats(d->spill, &st);
-	return read_bytes(d, from, at) * (st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 1e9 / READ_RATE);
+	ns_byte = d->is_shared ? st.redis_ns_byte : st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 0;
+	return read_bytes(d, from, at) * (ns_byte > 0 ? ns_byte : 1e9 / READ_RATE);
 }
 
 /* The prompt's ask, or room for it: the one not asked for since longest. */
@@ -743,6 +751,19 @@ static struct inquiry *inquiry_of(struct disk *d, uint64_t id)
 	return a;
 }
 
+/* Has Redis looked at, once for each prompt: what is found there is kept for longer, so also where memory has all. */
+static void look_shared(struct disk *d, struct inquiry *a, const char *salt, const int32_t *tok, int n)
+{
+	struct names names;
+
+	a->looked_shared = true;
+	if (!d->e->opts.redis)
+		return;
+	names = names_of(d, salt, tok, n);
+	a->look_shared = spill_look_shared(d->spill, names.key, d->n_chain, d->chain[0].part >= 0, names.tok, names.n);
+	names_free(&names);
+}
+
 /* Should the prompt wait, before n more tokens are computed, for a look at what other servers wrote?  An eighth of what
  * computing them would take, at most. */
 static bool looks(struct disk *d, struct inquiry *a, int n, int64_t now)
@@ -756,7 +777,7 @@ static bool looks(struct disk *d, struct inquiry *a, int n, int64_t now)
 		a->look = spill_look(d->spill);
 		a->look_until = now + (worth > (double)WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS);
 	}
-	if (now >= a->look_until || spill_looked(d->spill, a->look))
+	if (now >= a->look_until || (spill_looked(d->spill, a->look) && spill_looked_shared(d->spill, a->look_shared)))
 		return false;
 	return d->looking = true;
 }
@@ -776,10 +797,12 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	/* While others read, it waits its turn, and for what they bring. */
 	if (a->deadline != INT64_MAX && d->load && !d->ahead.reads)
 		return true;
+	if (!a->looked_shared)
+		look_shared(d, a, salt, tok, n - 1);
 	at = find_on_disk(tier, salt, tok, n - 1);
 	if (looks(d, a, n - 1 - (at > have ? at : have), now))
 		return true;
-	if (a->look)
+	if (a->look || a->look_shared)
 		at = find_on_disk(tier, salt, tok, n - 1);
 	worth = wait ? (double)wait : compute_ns(d->e, at - have);
 	if (at - have < GAIN_MIN || (worth > 0 && read_ns(d, have, at) > worth)) {
@@ -788,7 +811,10 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 	}
 	if (a->deadline == INT64_MAX) {
 		if (!wait)
-			wait = worth <= 0 ? WAIT_NS : worth > WAIT_LEAST_NS ? (int64_t)worth : WAIT_LEAST_NS;
+			wait = worth > WAIT_LEAST_NS ? (int64_t)worth :
+			       worth > 0             ? WAIT_LEAST_NS :
+			       d->is_shared          ? WAIT_SHARED_NS :
+			                               WAIT_NS;
 		a->deadline = now + wait;
 	}
 	ahead_give_way(d, salt, tok, at);
@@ -937,6 +963,9 @@ int disk_open(struct engine *e, struct err *err)
 		                 .bytes_max = o->disk_bytes,
 		                 .model = o->model,
 		                 .io = o->disk_io,
+		                 .redis = o->redis,
+		                 .redis_password = o->redis_password,
+		                 .redis_seconds = o->redis_seconds,
 		                 .looked = piece_came,
 		                 .looked_arg = e };
 	struct disk *first, *next;
@@ -944,11 +973,13 @@ int disk_open(struct engine *e, struct err *err)
 	size_t snap = 0, page = 0;
 	int rc;
 
-	if (!o->disk_dir && !o->n_pack)
+	if (!o->disk_dir && !o->n_pack && !o->redis)
 		return 0;
 	if (!o->prefix_bytes)
 		return err_set(err, E_ARG, "kept prefixes on disk (%s) and no memory for any",
-		               o->disk_dir ? o->disk_dir : "packs");
+		               o->disk_dir ? o->disk_dir :
+		               o->redis    ? "Redis" :
+		                             "packs");
 	first = disk_new(e, &e->prefix, e->m, NULL);
 	add_drafters(e, first);
 	for (struct disk *d = first; d; d = d->next) {

@@ -57,7 +57,10 @@ struct engine_opts {
 	/* Kept prefixes on disk; NULL: none.  model: a digest of everything that they are a
 	 * function of besides their tokens (docs/prefix-store.md). */
 	const char *disk_dir;
-	uint64_t disk_bytes; /* budget of the folder */
+	uint64_t disk_bytes;        /* budget of the folder */
+	const char *redis;          /* a Redis server with kept prefixes too (base/redis.h); NULL: none */
+	const char *redis_password; /* NULL: the URL's */
+	int redis_seconds;          /* seconds after which an unused prefix goes there */
 	struct pack *const
 		*pack; /* [n_pack] more of them, for reading (prefix/prefix_pack.h); the caller's until engine_close */
 	int n_pack;

@@ -31,6 +31,8 @@ struct host_draft {
 struct host_disk {
 	const char *dir;   /* NULL: no prefix is kept on disk */
 	size_t bytes;      /* most that the folder may hold */
+	const char *url;   /* of a Redis server that has prefixes too; NULL: none */
+	double url_days;   /* that a prefix stays there unused */
 	double wait;       /* seconds that a prompt waits for its prefix; 0: as long as computing would take */
 	struct texts pack; /* files of prefixes to read from, besides the folder */
 	bool packs_differ; /* some packs may be of models with other weights, and are left out; else that is an error */

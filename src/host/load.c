@@ -518,7 +518,7 @@ static int bind_engine(struct session *s, struct host_opts *o, unsigned what, st
 /* Are prefixes kept on disk, or read from there? */
 static bool on_disk(const struct host_opts *o)
 {
-	return o->disk.dir || o->disk.pack.n;
+	return o->disk.dir || o->disk.url || o->disk.pack.n;
 }
 
 static void checking(void *arg, int percent)
@@ -547,6 +547,9 @@ static int open_disk(struct session *s, const struct host_opts *o, struct engine
 	eo->model = s->identity;
 	eo->disk_dir = o->disk.dir;
 	eo->disk_bytes = o->disk.bytes;
+	eo->redis = o->disk.url;
+	eo->redis_password = getenv("WEFT_REDIS_PASSWORD");
+	eo->redis_seconds = (int)(o->disk.url_days * 86400);
 	eo->disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
 	eo->pack = s->pack;
 	eo->n_pack = s->n_pack;

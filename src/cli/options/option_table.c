@@ -328,6 +328,10 @@ const struct option option_table[] = {
 	  group_model, "read prompt prefixes from this file too (weft pack, weft cache export); may be repeated" },
 	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes", NULL, NULL, K_SIZE, AT(load.disk.bytes), NONE, 0, 0, "SIZE",
 	  "20G", group_model, "with --prompt-cache-dir: maximum size of the folder" },
+	{ CMD_SERVE, "prompt-cache-url", NULL, NULL, K_TEXT, AT(load.disk.url), NONE, 0, 0, "URL", NULL, group_model,
+	  "Redis server that has cached prefixes too, for servers that share no disk: redis://[user:password@]host[:port][/db], or rediss://.  The variable WEFT_REDIS_PASSWORD goes before the URL's password" },
+	{ CMD_TUNE | CMD_SERVE, "prompt-cache-url-days", NULL, NULL, K_DOUBLE, AT(load.disk.url_days), NONE, 0.001,
+	  3650, "DAYS", "7", group_model, "with --prompt-cache-url: prefixes that are not used for this long go" },
 	{ CMD_TUNE | CMD_SERVE | CMD_RUN, "prompt-cache-disk-wait", NULL, NULL, K_DOUBLE, AT(load.disk.wait), NONE, 0,
 	  3600, "SECONDS", "0", group_model,
 	  "with --prompt-cache-dir: longest time that a prompt waits to read its prefix; 0: as long as computing it would take" },
@@ -383,6 +387,14 @@ static bool no_kv_events(const struct options *o)
 static bool no_folder(const struct options *o)
 {
 	return !o->load.disk.dir && !options_are_several(o); /* several have a folder always */
+}
+static bool no_redis(const struct options *o)
+{
+	return !o->load.disk.url;
+}
+static bool nothing_kept(const struct options *o)
+{
+	return no_folder(o) && no_redis(o);
 }
 static bool no_url(const struct options *o)
 {
@@ -456,9 +468,11 @@ static const struct idle {
 	bool (*is)(const struct options *o);
 	const char *why; /* after "does nothing " */
 } idle[] = {
-	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes prompt-cache-disk-wait journal", NULL, no_folder,
-	  "without --prompt-cache-dir" },
-	{ CMD_SERVE, "verify-cache pack kv-events journal", NULL, no_store, "with --prompt-cache-bytes 0" },
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-bytes journal", NULL, no_folder, "without --prompt-cache-dir" },
+	{ CMD_SERVE | CMD_RUN, "prompt-cache-disk-wait", NULL, nothing_kept, "without --prompt-cache-dir" },
+	{ CMD_SERVE, "prompt-cache-url-days", NULL, no_redis, "without --prompt-cache-url" },
+	{ CMD_SERVE, "verify-cache pack prompt-cache-url kv-events journal", NULL, no_store,
+	  "with --prompt-cache-bytes 0" },
 	{ CMD_SERVE, "kv-events-replay kv-events-topic kv-events-format", NULL, no_kv_events, "without kv-events" },
 	{ CMD_SERVE, "turn-memory", NULL, no_replay, "with --turn-replay off" },
 	{ CMD_RUN, "api-key", NULL, no_url, "without --url" },

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/redis.h"
 #include "cli/options/option_table.h"
 #include "cli/options/several_options.h"
 #include "server/server.h"
@@ -780,8 +781,22 @@ char *options_own(struct options *o, char *p)
 	return own(o, NULL, p);
 }
 
+/* A URL that is wrong is told before a model is loaded. */
+static int check_redis(const struct options *o, struct err *err)
+{
+	struct redis *r;
+	int rc = redis_new(&r, o->load.disk.url, NULL, err);
+
+	redis_free(r);
+	return rc ? err_prefix(err, "--prompt-cache-url") : 0;
+}
+
 int options_finish(struct options *o, struct err *err)
 {
+	int rc = o->load.disk.url ? check_redis(o, err) : 0;
+
+	if (rc)
+		return rc;
 	if (o->api_key && !*o->api_key)
 		return err_set(err, E_ARG, "--api-key: the key is empty; leave the option out where there is none");
 	return kv_policy_parse(&o->load.kv, &o->kv_ask, err);

@@ -86,6 +86,15 @@ struct disk_stats {
 	int64_t evicted;
 	uint64_t read_ns;        /* reading and checking read_bytes took this long */
 	int64_t loads, given_up; /* prompts that waited for a prefix; of them, in vain */
+	/* The same of Redis. */
+	bool redis_on, redis_up;
+	int64_t redis_written, redis_read;
+	uint64_t redis_written_bytes, redis_read_bytes;
+	double redis_ns_byte;  /* what a byte took of late; 0: nothing was read for a minute */
+	int64_t redis_dropped; /* not written: no room in the queue, or it is left alone */
+	int64_t redis_failed;  /* operations that failed, or came too late */
+	int64_t redis_damaged; /* values found wrong, and removed */
+	int64_t redis_found;   /* pieces found there that are in no file */
 };
 
 #endif

@@ -75,6 +75,7 @@ static void free_all(struct spill *s)
 	pthread_cond_destroy(&s->looked);
 	spill_tallies_fini(&s->others);
 	spill_owner_end(&s->owner);
+	spill_redis_free(s);
 	free((char *)s->o.dir);
 	free(s);
 }
@@ -116,13 +117,13 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	int rc = 0;
 
 	*out = NULL;
-	if (o->page_rows < 1 || (o->dir ? !o->dir[0] : !o->n_pack))
+	if (o->page_rows < 1 || (o->dir ? !o->dir[0] : !o->n_pack && !o->redis))
 		return err_set(err, E_ARG, "prompt cache: folder \"%s\", pages of %d tokens", o->dir ? o->dir : "",
 		               o->page_rows);
 	s = xcalloc(1, sizeof(*s));
 	s->o = *o;
 	s->o.dir = o->dir ? xstrdup(o->dir) : NULL;
-	s->read_only = !o->dir;
+	s->read_only = !o->dir && !o->redis;
 	s->io = o->io ? o->io : &spill_io_real;
 	s->root = s->own = -1;
 	s->jobs_end = &s->jobs;
@@ -155,6 +156,8 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 		rc = add_packs(s, err);
 	if (!rc)
 		rc = start_threads(s, err);
+	if (!rc && (rc = spill_redis_open(s, err)))
+		stop_threads(s, s->read_only ? 1 : 3);
 	if (rc) {
 		free_all(s);
 		return rc;
@@ -169,7 +172,8 @@ void spill_close(struct spill *s)
 		return;
 	assert(!s->loads);
 	stop_threads(s, s->read_only ? 1 : 3);
-	assert(!s->jobs);
+	spill_redis_stop(s);
+	assert(!s->jobs && !s->redis.jobs);
 	free_all(s);
 }
 
@@ -192,5 +196,8 @@ void spill_stats(struct spill *s, struct disk_stats *out)
 	out->snaps = s->index.snaps;
 	out->bytes = s->index.bytes;
 	out->bytes_max = s->o.bytes_max;
+	out->redis_on = s->redis.on;
+	out->redis_up = s->redis.in.up;
+	out->redis_ns_byte = spill_redis_ns_byte(s);
 	pthread_mutex_unlock(&s->lock);
 }

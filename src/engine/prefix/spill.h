@@ -15,6 +15,8 @@
  * that is damaged, of another model or of other tokens is dropped and counted, never
  * used.
  *
+ * A Redis server may have the same pieces under the same names (spill_redis.h), for servers that share no disk.
+ *
  * Pieces of packs are found like files of the folder.  They are never evicted; whatever is dropped, none of them is
  * found any more.
  *
@@ -39,17 +41,20 @@ struct spill;
 struct spill_load;
 
 struct spill_opts {
-	const char *dir; /* made if its parent is there; NULL: there are packs alone, and nothing is written */
+	const char *dir; /* made if its parent is there; NULL: there are packs or Redis alone */
 	struct pack *const
 		*pack; /* [n_pack] of this model, checked (prefix_pack.h); the caller's, open until spill_close */
 	int n_pack;
-	uint64_t bytes_max;        /* of all files, other models' included */
-	size_t queue_bytes;        /* handed over and not yet written; beyond it pieces are dropped */
-	size_t window_bytes;       /* a load reads this far ahead of its taker */
-	struct digest model;       /* everything the payloads are a function of, besides the tokens */
-	int page_rows;             /* tokens of a page */
-	const struct spill_io *io; /* NULL: the system's */
-	void (*looked)(void *arg); /* on the thread that looks, after each spill_look; must not block.  NULL: none */
+	uint64_t bytes_max;         /* of all files, other models' included */
+	size_t queue_bytes;         /* handed over and not yet written; beyond it pieces are dropped */
+	size_t window_bytes;        /* a load reads this far ahead of its taker */
+	struct digest model;        /* everything the payloads are a function of, besides the tokens */
+	int page_rows;              /* tokens of a page */
+	const struct spill_io *io;  /* NULL: the system's */
+	const char *redis;          /* URL of a Redis server that has pieces too; NULL: none */
+	const char *redis_password; /* NULL: what the URL says */
+	int redis_seconds;          /* seconds after which unused pieces go there */
+	void (*looked)(void *arg);  /* on the thread that looks, after each spill_look; must not block.  NULL: none */
 	void *looked_arg;
 };
 
@@ -109,6 +114,14 @@ void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, i
  * calls below once spill_looked(ticket).  0: there is no folder, and nothing to wait for. */
 uint64_t spill_look(struct spill *s);
 bool spill_looked(struct spill *s, uint64_t ticket);
+
+/* The same for Redis, of tok[0..n) and its n_chain chains of keys, one after the other; pages: chain 0 has pages.  What is found
+ * there is kept for longer.  0: nothing to wait for: there is no Redis, or it does not answer. */
+uint64_t spill_look_shared(struct spill *s, const struct digest *key, int n_chain, bool pages, const int32_t *tok,
+                           int n);
+bool spill_looked_shared(struct spill *s, uint64_t ticket);
+/* Has Redis alone the piece? */
+bool spill_is_shared(struct spill *s, const struct spill_piece *p);
 
 /* The largest position <= n at which a snapshot and, with pages, all whole pages before it are
  * there; 0: none.  Says nothing of damage yet. */

@@ -7,6 +7,7 @@
 
 #include "engine/prefix/spill.h"
 #include "engine/prefix/spill_index.h"
+#include "engine/prefix/spill_redis.h"
 #include "engine/prefix/spill_share.h"
 
 /* A piece to be written, or a prefix to be dropped. */
@@ -20,6 +21,7 @@ struct job {
 	void (*release)(void *owner); /* of the payload's memory */
 	void *owner;
 	struct digest *key;
+	bool to_file, to_redis;
 };
 
 /* A piece that was read and not taken yet. */
@@ -49,7 +51,8 @@ struct spill {
 	int root, own; /* descriptors: the directory, this model's folder in it */
 	char folder[SPILL_FOLDER], tally[SPILL_TALLY];
 	struct spill_owner owner;
-	bool read_only;    /* there are packs alone */
+	bool read_only; /* there are packs alone */
+	struct spill_redis redis;
 	uint64_t tally_kb; /* the writer's alone */
 
 	pthread_mutex_t lock;
@@ -96,6 +99,18 @@ uint64_t spill_others_wrote(struct spill *s);
 bool spill_folder_again(struct spill *s);
 /* Was a folder not listed for a minute?  With the lock. */
 bool spill_is_old(const struct spill *s);
+
+/* Is the piece there, and not merely queued?  With the lock. */
+bool spill_on_disk(const struct spill *s, const struct spill_entry *e);
+/* The next load that reads from Redis, or one that does not.  NULL: none.  With the lock. */
+struct spill_load *spill_next_load(struct spill *s, bool redis);
+/* Reads its next piece.  Called and returns locked; l may be gone then. */
+void spill_read_one(struct spill *s, struct spill_load *l);
+void spill_job_free(struct job *j);
+/* The job is over: its memory, and its part of the queue.  With the lock. */
+void spill_job_end(struct spill *s, struct job *j);
+/* All bytes of the piece. */
+uint64_t spill_size_of(const struct spill_head *h);
 
 /* The threads' functions; arg: the struct spill. */
 void *spill_writer(void *arg);

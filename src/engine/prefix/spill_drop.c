@@ -26,10 +26,10 @@ static int by_key(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct digest));
 }
 
-/* The head of a file and its first n recorded tokens.  false: it cannot be read. */
-static bool peek(const struct spill_io *io, int dir, const struct spill_name *f, struct spill_head *h, int32_t *tok,
-                 size_t n)
+static bool peek_file(struct spill_peek *peek, const struct spill_name *f, struct spill_head *h, int32_t *tok, size_t n)
 {
+	const struct spill_peek_files *p = (const struct spill_peek_files *)peek;
+	const struct spill_io *io = p->io;
 	char name[SPILL_NAME];
 	uint8_t raw[SPILL_HEAD];
 	struct stat st;
@@ -37,7 +37,7 @@ static bool peek(const struct spill_io *io, int dir, const struct spill_name *f,
 	int fd;
 
 	spill_name_put(name, f->kind, &f->key, f->pos, f->tail);
-	fd = io->open(io, dir, name, O_RDONLY);
+	fd = io->open(io, p->dir, name, O_RDONLY);
 	if (fd < 0)
 		return false;
 	if (!fstat(fd, &st) && io->read(io, fd, raw, sizeof(raw), 0) == (ssize_t)sizeof(raw) &&
@@ -45,6 +45,11 @@ static bool peek(const struct spill_io *io, int dir, const struct spill_name *f,
 		good = !n || io->read(io, fd, tok, n * sizeof(*tok), SPILL_HEAD) == (ssize_t)(n * sizeof(*tok));
 	close(fd);
 	return good;
+}
+
+struct spill_peek_files spill_peek_files(const struct spill_io *io, int dir)
+{
+	return (struct spill_peek_files){ { peek_file }, io, dir };
 }
 
 /* Marks all pages that follow dropped pages, directly or not. */
@@ -71,8 +76,8 @@ static void spread(struct link *page, size_t n)
 	free(todo);
 }
 
-void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct digest *key, const int32_t *tok,
-                int n_tok, struct spill_name *v, size_t n)
+void spill_mark(struct spill_peek *peek, int page_rows, const struct digest *key, const int32_t *tok, int n_tok,
+                struct spill_name *v, size_t n)
 {
 	const struct digest *last = &key[n_tok / page_rows];
 	size_t rest = (size_t)(n_tok % page_rows), n_page = 0, n_out = 0, most = (size_t)n_tok;
@@ -87,7 +92,7 @@ void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct 
 		f->out = false;
 		if (f->kind != SPILL_PAGE)
 			continue;
-		if (!peek(io, dir, f, &h, got, rest)) {
+		if (!peek->peek(peek, f, &h, got, rest)) {
 			f->out = true;
 			continue;
 		}
@@ -110,7 +115,7 @@ void spill_mark(const struct spill_io *io, int dir, int page_rows, const struct 
 			continue;
 		f->out = bsearch(&f->key, out, n_out, sizeof(*out), by_key) != NULL;
 		if (!f->out && f->pos >= most && !memcmp(&f->key, last, sizeof(*last)))
-			f->out = !peek(io, dir, f, &h, got, most) || !memcmp(got, tok, most * sizeof(*tok));
+			f->out = !peek->peek(peek, f, &h, got, most) || !memcmp(got, tok, most * sizeof(*tok));
 	}
 	free(out);
 	free(page);

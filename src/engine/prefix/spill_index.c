@@ -19,6 +19,7 @@
 enum { FOLDER_NAME = SPILL_FOLDER - 1 };
 /* A folder without pieces goes when it was not changed for this long: a server that just started may have made it. */
 enum { EMPTY_S = 86400 };
+enum { LENT_MAX = 1 << 16 };
 
 /* ---- rings ---- */
 
@@ -74,6 +75,7 @@ void spill_index_init(struct spill_index *x, const char *own_folder)
 	link_init(&x->use);
 	link_init(&x->stale);
 	link_init(&x->packed);
+	link_init(&x->lent);
 	spill_index_folder(x, own_folder);
 }
 
@@ -86,6 +88,7 @@ void spill_index_unpack(struct spill_index *x)
 void spill_index_fini(struct spill_index *x)
 {
 	spill_index_unpack(x);
+	spill_index_unlend(x);
 	while (!link_alone(&x->use))
 		spill_index_remove(x, of_use(x->use.next));
 	for (int i = 0; i < x->n_folder; i++)
@@ -124,7 +127,8 @@ static void insert(struct spill_index *x, struct spill_entry *e)
 	x->n++;
 	e->seen = x->listing;
 	link_init(&e->stale);
-	link_put(e->pack ? &x->packed : &x->use, &e->use);
+	link_put(e->pack ? &x->packed : e->no_file ? &x->lent : &x->use, &e->use);
+	x->n_lent += e->no_file;
 }
 
 struct spill_entry *spill_index_next(const struct spill_index *x, const struct digest *key, struct spill_entry *e)
@@ -170,6 +174,29 @@ void spill_index_pack(struct spill_index *x, const struct spill_entry *what)
 	insert(x, e);
 }
 
+void spill_index_lend(struct spill_index *x, enum spill_kind kind, const struct digest *key, uint32_t pos,
+                      uint64_t tail)
+{
+	struct spill_entry *e = xcalloc(1, sizeof(*e));
+
+	*e = (struct spill_entry){ .kind = kind, .key = *key, .no_file = true, .shared = SHARED_YES };
+	if (kind == SPILL_SNAP) {
+		e->pos = pos;
+		e->tail = tail;
+	}
+	if (x->n_lent == LENT_MAX)
+		spill_index_remove(x, of_use(x->lent.next));
+	insert(x, e);
+}
+
+void spill_index_unlend(struct spill_index *x)
+{
+	while (!link_alone(&x->lent))
+		spill_index_remove(x, of_use(x->lent.next));
+	for (struct spill_link *l = x->use.next; l != &x->use; l = l->next)
+		of_use(l)->shared = SHARED_UNKNOWN;
+}
+
 static int64_t *count_of(struct spill_index *x, const struct spill_entry *e)
 {
 	return e->kind == SPILL_PAGE ? &x->pages : &x->snaps;
@@ -196,7 +223,8 @@ void spill_index_remove(struct spill_index *x, struct spill_entry *e)
 	x->n--;
 	link_cut(&e->use);
 	link_cut(&e->stale);
-	if (!e->queued && !e->pack) {
+	x->n_lent -= e->no_file;
+	if (!e->queued && !e->pack && !e->no_file) {
 		x->bytes -= e->bytes;
 		if (!e->folder)
 			--*count_of(x, e);
@@ -206,7 +234,7 @@ void spill_index_remove(struct spill_index *x, struct spill_entry *e)
 
 void spill_index_use(struct spill_index *x, struct spill_entry *e, int64_t used)
 {
-	if (e->pack)
+	if (e->pack || e->no_file)
 		return;
 	e->used = used;
 	link_cut(&e->use);
@@ -283,16 +311,21 @@ bool spill_index_see(struct spill_index *x, const struct spill_found *f)
 
 	if (e)
 		e->seen = x->listing;
-	return e != NULL;
+	return e && !e->no_file;
 }
 
 void spill_index_found(struct spill_index *x, const struct spill_found *f)
 {
-	struct spill_entry *e = xcalloc(1, sizeof(*e));
+	struct spill_entry *e = xcalloc(1, sizeof(*e)), *lent;
 
 	*e = (struct spill_entry){
 		.kind = f->kind, .key = f->key, .pos = f->pos, .tail = f->tail, .folder = f->folder
 	};
+	lent = spill_index_find(x, f->kind, &f->key, f->pos, f->tail);
+	if (lent && lent->no_file) {
+		e->shared = lent->shared;
+		spill_index_remove(x, lent);
+	}
 	e->queued = true;
 	insert(x, e);
 	spill_index_written(x, e, f->bytes);

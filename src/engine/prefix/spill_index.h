@@ -11,6 +11,9 @@
 
 #include "engine/prefix/spill_file.h"
 
+/* Whether Redis has it (spill_redis.h). */
+enum spill_shared { SHARED_UNKNOWN, SHARED_YES, SHARED_NO };
+
 /* A place in a ring of entries; the ring's own place belongs to no entry. */
 struct spill_link {
 	struct spill_link *prev, *next;
@@ -26,10 +29,12 @@ struct spill_entry {
 	uint32_t pos;   /* 0 for a page */
 	int32_t folder; /* index.folder[]; 0: this model's */
 	enum spill_kind kind;
-	bool queued;      /* not on disk yet */
-	bool unread;      /* the disk does not give it: as if it were not there, but the file stays */
-	uint64_t seen;    /* the listing that found it last: index.listing */
-	int32_t pack;     /* in that pack, counted from 1; 0: a file of the folder */
+	bool queued;   /* not on disk yet */
+	bool unread;   /* the disk does not give it: as if it were not there, but the file stays */
+	uint64_t seen; /* the listing that found it last: index.listing */
+	int32_t pack;  /* in that pack, counted from 1; 0: a file of the folder */
+	bool no_file;  /* Redis alone has it */
+	enum spill_shared shared;
 	uint64_t pack_at; /* where in the pack */
 };
 
@@ -38,9 +43,11 @@ struct spill_index {
 	size_t n_bucket, n;
 	struct spill_link use, stale;
 	struct spill_link packed; /* entries of packs, which are in no order of use */
-	uint64_t bytes;           /* of files on disk */
-	int64_t pages, snaps;     /* of this model, on disk */
-	uint64_t listing;         /* counts them */
+	struct spill_link lent;   /* entries without a file, in the order in which they were found */
+	size_t n_lent;
+	uint64_t bytes;       /* of files on disk */
+	int64_t pages, snaps; /* of this model, on disk */
+	uint64_t listing;     /* counts them */
 	struct spill_folder {
 		char *name;     /* in the directory: one for each model */
 		int64_t listed; /* when it was listed last, by a monotonic clock */
@@ -95,6 +102,11 @@ struct spill_entry *spill_index_add(struct spill_index *x, enum spill_kind kind,
                                     uint64_t tail, int64_t used);
 /* A piece of a pack: never the oldest, no part of the budget, and not in spill_index_each. */
 void spill_index_pack(struct spill_index *x, const struct spill_entry *what);
+/* A piece that Redis alone has: treated like one of a pack.  Beyond some number the one found first is forgotten. */
+void spill_index_lend(struct spill_index *x, enum spill_kind kind, const struct digest *key, uint32_t pos,
+                      uint64_t tail);
+/* Forgets what Redis has. */
+void spill_index_unlend(struct spill_index *x);
 /* Forgets all pieces of packs. */
 void spill_index_unpack(struct spill_index *x);
 void spill_index_written(struct spill_index *x, struct spill_entry *e, uint64_t bytes);

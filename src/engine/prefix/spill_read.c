@@ -12,16 +12,28 @@
 
 /* ---- finding ---- */
 
-static bool on_disk(const struct spill_entry *e)
+bool spill_on_disk(const struct spill *s, const struct spill_entry *e)
 {
-	return e && !e->queued && !e->unread;
+	return e && !e->queued && !e->unread && (!e->no_file || spill_redis_reads(s));
+}
+
+bool spill_is_shared(struct spill *s, const struct spill_piece *p)
+{
+	const struct spill_entry *e;
+	bool is;
+
+	pthread_mutex_lock(&s->lock);
+	e = spill_entry_of(s, p);
+	is = e && e->no_file;
+	pthread_mutex_unlock(&s->lock);
+	return is;
 }
 
 static int find_pages(struct spill *s, const struct digest *key, int n_page)
 {
 	int i = 0;
 
-	while (i < n_page && on_disk(spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0)))
+	while (i < n_page && spill_on_disk(s, spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0)))
 		i++;
 	return i;
 }
@@ -43,7 +55,7 @@ bool spill_find_run(struct spill *s, const struct digest *key, int from, int to)
 	pthread_mutex_lock(&s->lock);
 	all = !s->dropping;
 	for (int i = from; i < to && all; i++)
-		all = on_disk(spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0));
+		all = spill_on_disk(s, spill_index_find(&s->index, SPILL_PAGE, &key[i + 1], 0, 0));
 	pthread_mutex_unlock(&s->lock);
 	return all;
 }
@@ -59,8 +71,9 @@ int spill_find(struct spill *s, const struct digest *key, bool pages, const int3
 		struct spill_entry *e = NULL;
 
 		while ((e = spill_index_next(&s->index, &key[i], e)))
-			if (e->kind == SPILL_SNAP && on_disk(e) && e->pos <= (uint32_t)n && e->pos > (uint32_t)best &&
-			    e->pos / (uint32_t)rows == (uint32_t)i && e->tail == spill_tail(s, tok, (int)e->pos))
+			if (e->kind == SPILL_SNAP && spill_on_disk(s, e) && e->pos <= (uint32_t)n &&
+			    e->pos > (uint32_t)best && e->pos / (uint32_t)rows == (uint32_t)i &&
+			    e->tail == spill_tail(s, tok, (int)e->pos))
 				best = (int)e->pos;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -68,6 +81,14 @@ int spill_find(struct spill *s, const struct digest *key, bool pages, const int3
 }
 
 /* ---- loads ---- */
+
+/* Called locked. */
+static void wake_readers(struct spill *s)
+{
+	pthread_cond_signal(&s->wanted);
+	if (s->redis.on)
+		pthread_cond_signal(&s->redis.wanted);
+}
 
 struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w)
 {
@@ -91,7 +112,7 @@ struct spill_load *spill_load_open(struct spill *s, const struct spill_want *w)
 	for (end = &s->loads; *end; end = &(*end)->next)
 		;
 	*end = l;
-	pthread_cond_signal(&s->wanted);
+	wake_readers(s);
 	pthread_mutex_unlock(&s->lock);
 	return l;
 }
@@ -146,7 +167,7 @@ enum spill_next spill_load_next(struct spill_load *l, struct spill_got *out)
 		if (!l->ready)
 			l->ready_end = &l->ready;
 		l->ready_bytes -= g->got.n;
-		pthread_cond_signal(&s->wanted);
+		wake_readers(s);
 	} else if (l->ended) {
 		rc = l->failed ? SPILL_FAIL : SPILL_END;
 	} else {
@@ -177,10 +198,13 @@ static void load_piece(const struct spill_load *l, struct spill_piece *p, struct
 static void read_failed(struct spill *s, const struct spill_piece *p, const struct err *err)
 {
 	struct spill_entry *e = spill_entry_of(s, p);
+	int64_t *count;
+	bool shared;
 
-	if (!on_disk(e) || err->code == E_GONE)
+	if (!spill_on_disk(s, e) || err->code == E_GONE)
 		return; /* evicted since, or written anew */
-	if (err->code == E_IO && !e->pack)
+	shared = e->no_file;
+	if (err->code == E_IO && !e->pack && !shared)
 		e->unread = true;
 	else
 		spill_index_remove(&s->index, e);
@@ -188,9 +212,14 @@ static void read_failed(struct spill *s, const struct spill_piece *p, const stru
 		s->stats.vanished++;
 		return;
 	}
-	s->stats.damaged++;
-	if (!(s->stats.damaged & (s->stats.damaged - 1)))
-		log_warn("prompt cache %s: dropped %s", s->o.dir ? s->o.dir : "(packs)", err->msg);
+	count = shared ? &s->stats.redis_damaged : &s->stats.damaged;
+	++*count;
+	if (!(*count & (*count - 1)))
+		log_warn("prompt cache %s: dropped %s",
+		         shared   ? "in Redis" :
+		         s->o.dir ? s->o.dir :
+		                    "(packs)",
+		         err->msg);
 }
 
 void spill_bad(struct spill *s, const struct spill_piece *p)
@@ -204,7 +233,7 @@ void spill_bad(struct spill *s, const struct spill_piece *p)
 	spill_name_put(name, p->kind, &h.key, h.pos, p->kind == SPILL_SNAP ? spill_tail(s, p->tok, p->pos) : 0);
 	pthread_mutex_lock(&s->lock);
 	e = spill_entry_of(s, p);
-	if (on_disk(e) && !e->pack)
+	if (spill_on_disk(s, e) && !e->pack && !e->no_file)
 		s->io->unlink(s->io, s->own, name);
 	read_failed(s, p, &err);
 	pthread_mutex_unlock(&s->lock);
@@ -221,8 +250,33 @@ static bool is_packed(const struct spill *s, const struct spill_piece *p, struct
 	return true;
 }
 
-/* Reads one piece for l.  Called and returns locked; l may be gone then. */
-static void read_one(struct spill *s, struct spill_load *l)
+/* Has Redis alone the piece?  The caller holds the lock. */
+static bool is_lent(const struct spill *s, const struct spill_piece *p)
+{
+	const struct spill_entry *e = spill_entry_of(s, p);
+
+	return e && e->no_file;
+}
+
+/* Counts a piece that was read, and puts it where the taker finds it. */
+static void load_put(struct spill *s, struct spill_load *l, struct got *g, const struct spill_head *h, bool shared)
+{
+	g->got.n = h->payload_bytes;
+	g->got.kind = h->kind;
+	g->got.page = l->at;
+	s->stats.read += !shared;
+	s->stats.read_bytes += shared ? 0 : g->got.n;
+	s->stats.redis_read += shared;
+	s->stats.redis_read_bytes += shared ? g->got.n : 0;
+	l->at += !l->snap;
+	l->snap = false;
+	l->ready_bytes += g->got.n;
+	*l->ready_end = g;
+	l->ready_end = &g->next;
+	l->ended = l->at == l->end;
+}
+
+void spill_read_one(struct spill *s, struct spill_load *l)
 {
 	struct spill_piece p;
 	struct spill_head want;
@@ -231,43 +285,41 @@ static void read_one(struct spill *s, struct spill_load *l)
 	char name[SPILL_NAME], tmp[SPILL_TMP_NAME];
 	struct spill_part part;
 	const int32_t *tok;
-	bool packed;
+	bool packed, shared, closed;
 	int64_t from;
 	int rc;
 
 	l->busy = true;
 	load_piece(l, &p, &want);
 	packed = is_packed(s, &p, &part);
+	shared = is_lent(s, &p);
+	closed = shared && !spill_redis_reads(s);
 	pthread_mutex_unlock(&s->lock);
 	tok = p.tok + want.pos - want.n_tok;
 	spill_name_put(name, p.kind, &want.key, want.pos, p.kind == SPILL_SNAP ? spill_tail(s, p.tok, p.pos) : 0);
 	from = clock_monotonic_ns();
-	rc = packed ? spill_part_read(s->io, &part, &want, l->w.snap_max, tok, &g->got.payload, &err) :
+	rc = closed ? err_set(&err, E_GONE, "Redis does not answer") :
+	     packed ? spill_part_read(s->io, &part, &want, l->w.snap_max, tok, &g->got.payload, &err) :
+	     shared ? spill_redis_read(s, name, &want, l->w.snap_max, tok, &g->got.payload, &err) :
 	              spill_file_read(s->io, s->own, name, &want, l->w.snap_max, tok, &g->got.payload, &err);
-	if (rc == E_FORMAT && !packed) {
+	if (rc == E_FORMAT && !packed && !shared) {
 		spill_tmp_name(&s->owner, name, tmp);
 		load_piece(l, &p, &want);
 		err.code = spill_file_discard(s->io, s->own, tmp, name, &want, l->w.snap_max, tok);
 	}
 	pthread_mutex_lock(&s->lock);
-	s->stats.read_ns += (uint64_t)(clock_monotonic_ns() - from);
+	from = clock_monotonic_ns() - from;
+	if (!shared)
+		s->stats.read_ns += (uint64_t)from;
+	else if (!rc)
+		spill_redis_took(s, want.payload_bytes, from);
 	l->busy = false;
 	if (rc) {
 		read_failed(s, &p, &err);
 		free(g);
 		l->ended = l->failed = true;
 	} else {
-		g->got.n = want.payload_bytes;
-		g->got.kind = p.kind;
-		g->got.page = l->at;
-		s->stats.read++;
-		s->stats.read_bytes += g->got.n;
-		l->at += !l->snap;
-		l->snap = false;
-		l->ready_bytes += g->got.n;
-		*l->ready_end = g;
-		l->ready_end = &g->next;
-		l->ended = l->at == l->end;
+		load_put(s, l, g, &want, shared);
 	}
 	if (l->closed) {
 		load_free(l);
@@ -278,18 +330,32 @@ static void read_one(struct spill *s, struct spill_load *l)
 	}
 }
 
+struct spill_load *spill_next_load(struct spill *s, bool redis)
+{
+	struct spill_load *l = s->loads;
+	struct spill_head h;
+	struct spill_piece p;
+
+	for (; l; l = l->next) {
+		if (l->busy || l->ended || l->ready_bytes >= s->o.window_bytes)
+			continue;
+		load_piece(l, &p, &h);
+		if (is_lent(s, &p) == redis)
+			break;
+	}
+	return l;
+}
+
 void *spill_reader(void *arg)
 {
 	struct spill *s = arg;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->closing) {
-		struct spill_load *l = s->loads;
+		struct spill_load *l = spill_next_load(s, false);
 
-		while (l && (l->ended || l->ready_bytes >= s->o.window_bytes))
-			l = l->next;
 		if (l)
-			read_one(s, l);
+			spill_read_one(s, l);
 		else
 			pthread_cond_wait(&s->wanted, &s->lock);
 	}

@@ -20,38 +20,32 @@ enum { SLACK = 16 };
 
 /* ---- writing ---- */
 
-static void job_free(struct job *j)
+/* Where a piece is to be written whose entry, if there is one, is e. */
+static bool wants(const struct spill *s, const struct spill_entry *e, int pos, bool *to_file, bool *to_redis)
 {
-	free(j->tok);
-	if (j->release)
-		j->release(j->owner);
-	free(j->key);
-	free(j);
+	*to_file = s->o.dir && (!e || e->unread || e->no_file);
+	/* Vectors of images, prefixes of one token, are not looked for there. */
+	*to_redis = pos > 1 && spill_redis_writes(s) && (!e || e->shared == SHARED_NO);
+	return (*to_file || *to_redis) && !(e && (e->queued || e->pack));
 }
 
 bool spill_wants(struct spill *s, const struct spill_piece *p)
 {
-	const struct spill_entry *e;
-	bool wants;
+	bool is, to_file, to_redis;
 
 	if (s->read_only)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	e = spill_entry_of(s, p);
-	wants = !e || e->unread;
+	is = wants(s, spill_entry_of(s, p), p->pos, &to_file, &to_redis);
 	pthread_mutex_unlock(&s->lock);
-	return wants;
-}
-
-static uint64_t size_of(const struct spill_head *h)
-{
-	return SPILL_HEAD + (uint64_t)h->n_tok * sizeof(int32_t) + h->payload_bytes;
+	return is;
 }
 
 /* Is there no room for the job?  Counts it. */
 static bool refuse(struct spill *s, const struct job *j)
 {
-	if (j->head.payload_bytes > s->o.queue_bytes - s->stats.queue_bytes || size_of(&j->head) > s->o.bytes_max) {
+	if (j->head.payload_bytes > s->o.queue_bytes - s->stats.queue_bytes ||
+	    (s->o.dir && spill_size_of(&j->head) > s->o.bytes_max)) {
 		s->stats.dropped++;
 		return true;
 	}
@@ -78,6 +72,7 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
 {
 	struct job *j = xcalloc(1, sizeof(*j));
 	struct spill_entry *e;
+	enum spill_shared shared;
 	bool taken = false;
 
 	spill_head_fill(s, p, &j->head);
@@ -90,11 +85,19 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
 	j->tail = p->kind == SPILL_SNAP ? spill_tail(s, p->tok, p->pos) : 0;
 	pthread_mutex_lock(&s->lock);
 	e = spill_entry_of(s, p);
-	if (!s->read_only && (!e || e->unread) && !refuse(s, j)) {
-		j->again = e != NULL;
-		if (e)
+	if (!s->read_only && wants(s, e, p->pos, &j->to_file, &j->to_redis) && !refuse(s, j)) {
+		j->again = e && e->unread;
+		shared = e ? e->shared : SHARED_UNKNOWN;
+		if (e && j->to_file) {
 			spill_index_remove(&s->index, e);
-		spill_index_add(&s->index, p->kind, &j->head.key, j->head.pos, j->tail, spill_tick(s));
+			e = NULL;
+		}
+		if (!e) {
+			e = spill_index_add(&s->index, p->kind, &j->head.key, j->head.pos, j->tail, spill_tick(s));
+			e->shared = shared;
+		}
+		if (j->to_redis)
+			e->shared = SHARED_YES; /* soon */
 		s->stats.queue_bytes += n;
 		*s->jobs_end = j;
 		s->jobs_end = &j->next;
@@ -104,7 +107,7 @@ int spill_put_held(struct spill *s, const struct spill_piece *p, const void *pay
 	pthread_mutex_unlock(&s->lock);
 	if (taken)
 		return 0;
-	job_free(j);
+	spill_job_free(j);
 	return E_FULL;
 }
 
@@ -173,13 +176,29 @@ static void job_pop(struct spill *s)
 	s->writing = true;
 }
 
+/* Hands the job on to Redis, if it is for that too. */
+static void job_on(struct spill *s, struct job *j)
+{
+	struct spill_entry *e;
+
+	s->writing = false;
+	if (j->to_redis && spill_redis_put(s, j))
+		return;
+	e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
+	if (e && j->to_redis)
+		e->shared = SHARED_NO;
+	if (e && e->queued && !j->to_file)
+		spill_index_remove(&s->index, e);
+	spill_job_end(s, j);
+}
+
 static void job_over(struct spill *s, struct job *j, bool written)
 {
 	struct spill_entry *e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
 
 	assert(e && e->queued);
 	if (written) {
-		spill_index_written(&s->index, e, size_of(&j->head));
+		spill_index_written(&s->index, e, spill_size_of(&j->head));
 		s->unsynced = true;
 		s->stats.written++;
 		s->stats.written_bytes += j->head.payload_bytes;
@@ -187,9 +206,7 @@ static void job_over(struct spill *s, struct job *j, bool written)
 	} else {
 		spill_index_remove(&s->index, e);
 	}
-	s->stats.queue_bytes -= j->head.payload_bytes;
-	s->writing = false;
-	job_free(j);
+	job_on(s, j);
 }
 
 /* 0 or an errno.  A file that another program wrote meanwhile is as good, and stays. */
@@ -200,7 +217,7 @@ static int write_file(struct spill *s, const char *name, struct job *j, int64_t 
 	int rc;
 
 	if (!j->again && !fstatat(s->own, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
-	    (uint64_t)st.st_size == size_of(&j->head))
+	    (uint64_t)st.st_size == spill_size_of(&j->head))
 		return 0;
 	spill_tmp_name(&s->owner, name, tmp);
 	rc = spill_file_write(s->io, s->own, tmp, name, &j->head, j->tok, j->payload, used);
@@ -219,6 +236,10 @@ static void write_one(struct spill *s)
 	int rc;
 
 	job_pop(s);
+	if (!j->to_file) {
+		job_on(s, j);
+		return;
+	}
 	if (s->rest > 0) {
 		s->rest--;
 		s->stats.failed++;
@@ -226,9 +247,9 @@ static void write_one(struct spill *s)
 		return;
 	}
 	pthread_mutex_unlock(&s->lock);
-	spill_announce(s, size_of(&j->head)); /* first: two that write at once do not both take the last room */
+	spill_announce(s, spill_size_of(&j->head)); /* first: two that write at once do not both take the last room */
 	pthread_mutex_lock(&s->lock);
-	make_room(s, size_of(&j->head));
+	make_room(s, spill_size_of(&j->head));
 	e = spill_index_find(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
 	assert(e && e->queued);
 	used = e->used;
@@ -267,18 +288,20 @@ void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, i
 	/* Another's files stay where they are: this process looks at none of them again. */
 	pthread_mutex_unlock(&s->lock);
 	if (j)
-		job_free(j);
+		spill_job_free(j);
 }
 
 /* Called and returns locked. */
 static void drop_one(struct spill *s)
 {
 	struct job *j = s->jobs;
+	struct spill_peek_files files;
 	struct spill_name *v;
 	size_t n = 0;
 
 	job_pop(s);
-	spill_look_again(s, false, true);
+	if (s->o.dir)
+		spill_look_again(s, false, true);
 	v = xmalloc(size_mul(s->index.n + 1, sizeof(*v)));
 	spill_index_unpack(&s->index);
 	for (struct spill_entry *e = NULL; (e = spill_index_each(&s->index, e));)
@@ -287,8 +310,9 @@ static void drop_one(struct spill *s)
 				.kind = e->kind, .key = e->key, .pos = e->pos, .tail = e->tail, .out = !j->key
 			};
 	pthread_mutex_unlock(&s->lock);
+	files = spill_peek_files(s->io, s->own);
 	if (j->key)
-		spill_mark(s->io, s->own, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
+		spill_mark(&files.peek, s->o.page_rows, j->key, j->tok, (int)j->head.n_tok, v, n);
 	pthread_mutex_lock(&s->lock);
 	for (size_t i = 0; i < n; i++) {
 		struct spill_entry *e = spill_index_find(&s->index, v[i].kind, &v[i].key, v[i].pos, v[i].tail);
@@ -300,10 +324,12 @@ static void drop_one(struct spill *s)
 		spill_name_put(name, v[i].kind, &v[i].key, v[i].pos, v[i].tail);
 		s->io->unlink(s->io, s->own, name);
 	}
+	free(v);
+	spill_index_unlend(&s->index);
+	if (!spill_redis_put(s, j)) /* before finding goes on */
+		spill_job_free(j);
 	s->dropping--;
 	s->writing = false;
-	free(v);
-	job_free(j);
 }
 
 /* Gives a file the time of its last use.  Called and returns locked; false: none
@@ -352,7 +378,8 @@ void *spill_writer(void *arg)
 	struct spill *s = arg;
 
 	pthread_mutex_lock(&s->lock);
-	make_room(s, 0); /* the budget may be smaller than last time */
+	if (s->o.dir)
+		make_room(s, 0); /* the budget may be smaller than last time */
 	s->writing = false;
 	for (;;) {
 		if (s->jobs && !s->jobs->payload) {
@@ -373,7 +400,7 @@ void *spill_writer(void *arg)
 void spill_flush(struct spill *s)
 {
 	pthread_mutex_lock(&s->lock);
-	while (!s->read_only && (s->jobs || s->writing || s->unsynced))
+	while (!s->read_only && (s->jobs || s->writing || s->unsynced || s->redis.jobs || s->redis.writing))
 		pthread_cond_wait(&s->idle, &s->lock);
 	pthread_mutex_unlock(&s->lock);
 }
