@@ -166,6 +166,7 @@ test('axe finds nothing about documents', async () => {
 		await model_says(says('read'));
 		await bring('drop', [['a.pdf', '', pdf([['text of the document', 'in two lines']])], ['broken.pdf', '', [1, 2]]]);
 		await chips().nth(0).waitFor();
+		await page.locator('#attach-problem', { hasText: 'broken.pdf' }).waitFor(); // what is still being read is not sent
 		await page.locator('#attached summary').click();
 		assert.deepEqual(await findings(), []);
 		await picture(`documents-${colorScheme}`);
