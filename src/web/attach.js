@@ -3,7 +3,7 @@
 // Text goes into the message itself (conversation.js), that of a PDF too; pictures and sounds go as such, to models that see and
 // hear.
 import { is_document, text_of } from "./documents.js";
-import { button, by_id, bytes, element, name_of, shown_of } from "./element.js";
+import { by_id, bytes, element, icon_button, name_of, shown_of } from "./element.js";
 import { is_sound, offer_recording, player, readable } from "./sounds.js";
 import { hears_sounds, sees_pictures } from "./state.js";
 
@@ -69,11 +69,11 @@ export function text_box(file) {
     element("pre", { tabindex: "0" }, shown_of(file.text)));
 }
 
-const remove_button = (one, fn) => button("✕", () => {
+const remove_button = (one, fn) => icon_button("x-lg", `Remove ${name_of(one.name)}`, () => {
   fn();
   draw();
   by_id("text").focus();
-}, { "aria-label": `Remove ${name_of(one.name)}`, class: "plain-button" });
+}, { class: "plain-button" }, "✕");
 
 function file_box(f) {
   if (!boxes.has(f)) boxes.set(f, element("div", { class: "doc" }, text_box(f), remove_button(f, () => files.splice(files.indexOf(f), 1))));

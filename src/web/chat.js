@@ -3,7 +3,7 @@
 import "./tabs.js";
 import { Answer } from "./answer.js";
 import { all_read, any, take } from "./attach.js";
-import { button, by_id, element } from "./element.js";
+import { button, by_id, draw_all, element } from "./element.js";
 import { Conversation } from "./conversation.js";
 import * as keep from "./keep.js";
 import { load_markdown } from "./markdown.js";
@@ -297,7 +297,7 @@ text.addEventListener("input", () => {
 text.addEventListener("keydown", (e) => {
   if (e.key === "ArrowUp" && !text.value) {
     const mine = [...turns.querySelectorAll(".message.user")].at(-1);
-    [...(mine?.querySelectorAll(".acts button") ?? [])].find((b) => b.textContent === "Edit")?.click();
+    mine?.querySelector(".acts .edit")?.click();
     e.preventDefault();
   }
   if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
@@ -310,6 +310,8 @@ document.addEventListener("keydown", (e) => {
 });
 
 // ---- the beginning ----
+
+draw_all();
 
 let opening = null; // id of the conversation that is being read
 

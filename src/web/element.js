@@ -1,4 +1,5 @@
 // element.js - making and finding elements of the page.
+import { drawings } from "./icons.js";
 
 export const by_id = (id) => document.getElementById(id);
 
@@ -22,6 +23,39 @@ export function svg(name, attributes = {}, ...children) {
 
 export function button(label, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, label);
+}
+
+// The icon of this name, or null: this build has none.
+function icon(name) {
+  if (!Object.keys(drawings).length) return null;
+  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, ...drawings[name].map(([part, at]) => svg(part, at)));
+}
+
+// Has a button show an icon alone, with its name for screen readers and as a tip; without icons it shows words.
+export function draw_on(b, drawing, name, words = name) {
+  const drawn = icon(drawing), named = drawn || name !== words;
+  b.classList.toggle("drawn", drawn !== null);
+  b.replaceChildren(drawn ?? words);
+  for (const at of ["aria-label", "title"])
+    if (named) b.setAttribute(at, name);
+    else b.removeAttribute(at);
+  return b;
+}
+export const icon_button = (drawing, name, onclick, attributes = {}, words = name) =>
+  draw_on(button("", onclick, attributes), drawing, name, words);
+
+// Has a button show an icon before words, which are its name.
+export function draw_before(b, drawing, words = b.textContent) {
+  b.classList.remove("drawn");
+  for (const at of ["aria-label", "title"]) b.removeAttribute(at);
+  b.replaceChildren(...[icon(drawing), words].filter((part) => part));
+  return b;
+}
+
+// The buttons of index.html: data-icon is shown alone, data-icon-before before the words.
+export function draw_all() {
+  for (const b of document.querySelectorAll("[data-icon]")) draw_on(b, b.dataset.icon, b.getAttribute("aria-label") ?? b.textContent, b.textContent);
+  for (const b of document.querySelectorAll("[data-icon-before]")) draw_before(b, b.dataset.iconBefore);
 }
 
 export function bytes(n) {
@@ -60,14 +94,14 @@ export function name_of(whole) {
 
 // A button that copies what text() gives, and says that it has.
 export function copy_button(text, label = "Copy") {
-  const b = button(label, async () => {
+  const b = icon_button("clipboard", label, async () => {
     try {
       await to_clipboard(text());
-      b.textContent = "Copied";
+      draw_before(b, "check-lg", "Copied");
     } catch {
-      b.textContent = "Not copied";
+      draw_before(b, "x-lg", "Not copied");
     }
-    setTimeout(() => { b.textContent = label; }, 1500);
+    setTimeout(() => draw_on(b, "clipboard", label), 1500);
   }, { class: "copy" });
   return b;
 }

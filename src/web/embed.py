@@ -1,32 +1,44 @@
-"""Writes the page's files into a C source: embed.py OUT FILE... -- [NAME=LIBRARY...]
+"""Writes the page's files into a C source: embed.py OUT FILE... -- [NAME=LIBRARY...] [icons=DIR]
 
 Files are written plain and compressed; libraries compressed alone, since only browsers ask for them, and they are large.
-libraries.js says which libraries there are: its list is filled in here."""
+libraries.js says which libraries there are, and icons.js what icons look like: both are filled in here."""
 import gzip
 import hashlib
 import json
 import os
 import sys
+from xml.etree import ElementTree
 
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
          ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-SLOT = b"const embedded = [];"
+SLOTS = {"libraries.js": b"const embedded = [];", "icons.js": b"const drawings = {};"}
+ICONS = """arrow-clockwise arrow-down check-lg chevron-left chevron-right clipboard download gear list mic paperclip pencil play
+plus-lg send stop-fill trash upload x-lg""".split()
+
+
+def drawing(path):
+    """[element, attributes] of each part of an SVG of 16 by 16 units; what has parts in parts is refused."""
+    root = ElementTree.parse(path).getroot()
+    assert root.get("viewBox") == "0 0 16 16" and not any(len(part) for part in root), path + " is not a flat icon of 16 by 16 units"
+    return [[part.tag.split("}")[1], part.attrib] for part in root]
 
 
 def parts(arguments):
     """(name, type, bytes, whether it is a library) of each file, libraries last."""
     own, libraries = arguments[:arguments.index("--")], arguments[arguments.index("--") + 1:]
-    libraries = [a.split("=", 1) for a in libraries]
-    there = json.dumps([name for name, _ in libraries]).encode()
+    libraries = dict(a.split("=", 1) for a in libraries)
+    icons = libraries.pop("icons", None)
+    values = {"libraries.js": list(libraries),
+              "icons.js": {name: drawing(os.path.join(icons, name + ".svg")) for name in ICONS} if icons else {}}
     for path in own:
         name = os.path.basename(path)
         with open(path, "rb") as f:
             data = f.read()
-        if name == "libraries.js":
-            assert data.count(SLOT) == 1, "libraries.js has no place for the list of libraries"
-            data = data.replace(SLOT, b"const embedded = " + there + b";")
+        if name in SLOTS:
+            assert data.count(SLOTS[name]) == 1, name + " has no place for what the build found"
+            data = data.replace(SLOTS[name], SLOTS[name][:-3] + json.dumps(values[name]).encode() + b";")
         yield "" if name == "index.html" else name, TYPES[os.path.splitext(name)[1]], data, False
-    for name, path in libraries:
+    for name, path in libraries.items():
         with open(path, "rb") as f:
             yield name, TYPES[".js"], f.read(), True
 

@@ -1,5 +1,5 @@
 // requests.js - running and waiting requests, a row each: the batch first, then those that wait.
-import { button, by_id, element } from "./element.js";
+import { by_id, element, icon_button } from "./element.js";
 import { ask } from "./server.js";
 
 const ORDER = ["decode", "prefill", "waiting", "preparing"];
@@ -17,7 +17,7 @@ function row(r) {
   const cells = [r.state, r.client ?? "", r.path, r.prompt_tokens ?? "", r.cached_tokens ?? "",
     r.output_tokens === undefined ? "" : r.output_tokens + most, r.age_seconds.toFixed(1) + " s"];
   return element("tr", {}, ...cells.map((c) => element("td", {}, String(c))),
-    element("td", {}, button("Cancel", () => cancel(r.id), { "aria-label": "Cancel " + r.id })));
+    element("td", {}, icon_button("x-lg", "Cancel " + r.id, () => cancel(r.id), {}, "Cancel")));
 }
 
 export function draw_requests(list) {

@@ -1,5 +1,5 @@
 // shelf.js - the list of conversations: found, named, taken away, brought back, sent to files and read from them.
-import { button, by_id, download, element } from "./element.js";
+import { button, by_id, download, element, icon_button } from "./element.js";
 import { exported, imported } from "./conversation.js";
 import { all, load, remove, save } from "./keep.js";
 
@@ -18,8 +18,8 @@ function item(c) {
   if (busy) open.prepend(element("span", { class: "busy", role: "img", "aria-label": "being answered: " }));
   const row = element("li", {}, open);
   if (c.id !== current) return row;
-  row.append(element("div", { class: "acts" }, button("Rename", () => rename(c, row)),
-    button("Export", () => export_list([c], c.title)), button("Delete", () => take_away(c))));
+  row.append(element("div", { class: "acts" }, icon_button("pencil", "Rename", () => rename(c, row)),
+    icon_button("download", "Export", () => export_list([c], c.title)), icon_button("trash", "Delete", () => take_away(c))));
   return row;
 }
 

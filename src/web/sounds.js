@@ -2,7 +2,7 @@
 //
 // The server reads WAV, FLAC, Ogg and MP3.  What else the browser can decode, such as what its recorder writes, is sent as WAV: one
 // channel of 16,000 samples a second, which is what models hear.
-import { button, by_id, element } from "./element.js";
+import { by_id, draw_before, draw_on, element, icon_button } from "./element.js";
 import { hears_sounds } from "./state.js";
 
 const RATE = 16000, READ = /^audio\/(?:x-)?(?:wave?|flac|ogg|mpeg|mp3)$/;
@@ -51,7 +51,8 @@ export async function offer_recording(take, complain) {
   if (!navigator.mediaDevices?.getUserMedia || !globalThis.MediaRecorder || !(await hears_sounds())) return;
   let recorder = null;
   const stop = () => recorder?.stop();
-  const record = button("Record", async () => {
+  const say = (words) => draw_before(record, "stop-fill", words);
+  const record = icon_button("mic", "Record", async () => {
     if (recorder) return stop();
     try {
       const stream = await navigator.mediaDevices.getUserMedia({ audio: true }), parts = [];
@@ -59,18 +60,18 @@ export async function offer_recording(take, complain) {
       const begun = Date.now();
       recorder.ondataavailable = (e) => {
         parts.push(e.data);
-        if (recorder?.state === "recording") record.textContent = `Stop recording, ${Math.floor((Date.now() - begun) / 1000)} s`;
+        if (recorder?.state === "recording") say(`Stop recording, ${Math.floor((Date.now() - begun) / 1000)} s`);
       };
       recorder.onstop = () => {
         for (const track of stream.getTracks()) track.stop();
         const type = recorder.mimeType.split(";")[0].replace("video/", "audio/");
         recorder = null;
-        record.textContent = "Record";
+        draw_on(record, "mic", "Record");
         record.removeAttribute("aria-pressed");
         take(new File(parts, `recorded ${new Date().toLocaleTimeString()}`, { type }));
       };
       recorder.start(250);
-      record.textContent = "Stop recording";
+      say("Stop recording");
       record.setAttribute("aria-pressed", "true");
     } catch (e) {
       complain(`The microphone cannot be used: ${e.message}`);

@@ -2,7 +2,7 @@
 //
 // Their list is kept in this browser, for all conversations; a token only as long as the window, as the API key.  None is asked
 // before the person adds it, and none is offered to the model before it is switched on.
-import { button, by_id, element, name_of, shown_of } from "./element.js";
+import { button, by_id, element, icon_button, name_of, shown_of } from "./element.js";
 import { read, show_also, write } from "./settings.js";
 import { worker } from "./workers.js";
 
@@ -200,7 +200,7 @@ function row_of({ url, on }) {
   row.token = element("label", { hidden: !token_of(url) }, "Token ", token);
   row.again = button("Try again", () => again(url), { hidden: true });
   row.box = element("li", {}, element("div", { class: "row" }, element("label", { class: "server" }, row.on, " ", element("span", {}, name)), row.again,
-    button("Remove", () => remove(kept.find((s) => s.url === url), kept.findIndex((s) => s.url === url)), { "aria-label": `Remove ${name}` })),
+    icon_button("trash", `Remove ${name}`, () => remove(kept.find((s) => s.url === url), kept.findIndex((s) => s.url === url)), {}, "Remove")),
   row.token, row.state, row.list);
   rows.set(url, row);
   return row.box;

@@ -1,7 +1,7 @@
 // turn.js - one turn of a conversation on the page: its text, and what can be done with it.
 import { heard, text_box, thumbnail } from "./attach.js";
 import { call_box, calls_form } from "./calls.js";
-import { button, by_id, copy_button, element, name_of, shown_of } from "./element.js";
+import { button, by_id, copy_button, draw_before, element, icon_button, name_of, shown_of } from "./element.js";
 import { markdown } from "./markdown.js";
 
 const EARLIEST = Date.UTC(2020); // what is less only orders turns
@@ -33,9 +33,9 @@ function branches(turn, conversation, show) {
   const all = conversation.branches(turn.parent), at = all.indexOf(turn);
   if (all.length < 2) return [];
   return [element("span", { class: "branches" },
-    button("‹", () => show(all[at - 1]), { "aria-label": "Earlier version", disabled: at === 0 }),
+    icon_button("chevron-left", "Earlier version", () => show(all[at - 1]), { disabled: at === 0 }, "‹"),
     element("span", {}, `${at + 1} of ${all.length}`),
-    button("›", () => show(all[at + 1]), { "aria-label": "Later version", disabled: at === all.length - 1 }))];
+    icon_button("chevron-right", "Later version", () => show(all[at + 1]), { disabled: at === all.length - 1 }, "›"))];
 }
 
 // Puts an editor in the place of the box's body.  done(text) says whether it may close.
@@ -83,12 +83,12 @@ export function draw_turn(turn, conversation, last, acts) {
   if (!open) for (const c of turn.tool_calls ?? []) box.append(call_box(c));
   if (turn.stats) box.append(element("div", { class: "stats" }, name_of(turn.stats)));
   const row = element("div", { class: "acts" }, ...branches(turn, conversation, acts.show), copy_button(() => turn.content, "Copy"));
-  if (turn.role !== "tool") row.append(button("Edit", () => acts.edit(turn, box)));
+  if (turn.role !== "tool") row.append(icon_button("pencil", "Edit", () => acts.edit(turn, box), { class: "edit" }));
   if (turn.role === "assistant") {
-    if (turn.cut && turn.content && last && !turn.tool_calls) row.append(button("Continue", () => acts.go_on(turn)));
-    row.append(button("Regenerate", () => acts.again(turn)));
+    if (turn.cut && turn.content && last && !turn.tool_calls) row.append(draw_before(button("Continue", () => acts.go_on(turn)), "play"));
+    row.append(icon_button("arrow-clockwise", "Regenerate", () => acts.again(turn)));
   }
-  row.append(button("Delete", () => acts.remove(turn)));
+  row.append(icon_button("trash", "Delete", () => acts.remove(turn)));
   box.append(row);
   if (open) box.append(calls_form(turn, conversation, (values) => acts.results(turn, values)));
   return box;

@@ -123,6 +123,8 @@ function judged(text) {
 	for (const e of text.querySelectorAll('*')) {
 		if (e.namespaceURI === 'http://www.w3.org/1998/Math/MathML') {
 			if (!e.closest('.math')) return 'MathML of its own';
+		} else if (e.namespaceURI === 'http://www.w3.org/2000/svg') {
+			if (!e.closest('.code-head > button.copy > svg.icon')) return 'an SVG of its own';
 		} else if (e.namespaceURI !== 'http://www.w3.org/1999/xhtml' || !allowed.test(e.tagName)) return 'an element ' + e.tagName;
 		if (e.tagName === 'BUTTON' && !e.classList.contains('copy')) return 'a button of its own';
 		for (const a of e.attributes)

@@ -1,7 +1,7 @@
 // The view into the engine; widths, colours, keys.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answer, ask, by_api, findings, greedy, model_says, now, open, picture, press, QUESTION, ready, says, set } from './kit.mjs';
+import { answer, ask, bring, by_api, findings, greedy, model_says, now, open, picture, press, QUESTION, ready, says, set } from './kit.mjs';
 
 const endless = (signal) => fetch(`${now.server.url}/v1/chat/completions`, { method: 'POST', signal,
 	headers: { 'content-type': 'application/json', 'x-request-id': 'endless' },
@@ -153,6 +153,52 @@ test('buttons of a message: where a mouse points or the focus is, and always for
 		assert.equal(await seen(), false);
 		await edit.focus();
 		assert.equal(await seen(), true);
+	}
+});
+
+// Buttons with an icon, and what they show in a build without icons.
+const ICONS = { Settings: '', 'New conversation': '', 'Export all': '', Import: '', Rename: '', Export: '', Copy: '', Edit: '', Regenerate: '',
+	Continue: '', Delete: '', 'Earlier version': '‹', 'Later version': '›', 'Remove notes.txt': '✕', Send: '', Attach: '' };
+
+// What each button shows: its name, its words, and the size of what is drawn in its own colour.
+const shown_buttons = () => now.page.evaluate(() => [...document.querySelectorAll('button')].filter((b) => b.checkVisibility()).map((b) => {
+	const icon = b.querySelector('svg.icon'), box = icon?.getBoundingClientRect(), ink = icon?.firstElementChild.getBoundingClientRect();
+	const own = icon && getComputedStyle(icon.firstElementChild).fill === getComputedStyle(b).color;
+	return { name: b.getAttribute('aria-label') ?? b.textContent.trim(), words: b.textContent.trim(), tip: b.title,
+		drawn: own ? Math.min(box.width, box.height, ink.width, ink.height) : 0 };
+}));
+
+test('every button has a name; icons are drawn, and words without them', async () => {
+	for (const [width, colorScheme, icons] of [[1200, 'light', true], [390, 'dark', true], [1200, 'dark', false]]) {
+		await now.context.close();
+		await open({ viewport: { width, height: 700 }, colorScheme, hasTouch: width < 500, isMobile: width < 500 });
+		const { page } = now;
+		if (!icons) {
+			await page.route('**/page/icons.js', (route) => route.fulfill({ contentType: 'text/javascript', body: 'export const drawings = {};' }));
+			await page.reload();
+			await ready();
+		}
+		await model_says(says('one', { finish: 'length' }));
+		await ask('first');
+		await press(await answer(), 'Regenerate');
+		await page.getByText('2 of 2').waitFor();
+		await answer();
+		await bring('drop', [['notes.txt', 'text/plain', [104, 105]]]);
+		await page.locator('#attached .doc').waitFor();
+		const expected = { ...ICONS };
+		if (width < 500) {
+			await page.click('#shelf-toggle');
+			expected.Conversations = '☰';
+		}
+		const shown = await shown_buttons();
+		assert.deepEqual(shown.filter((b) => !b.name), []);
+		for (const [name, without] of Object.entries(expected)) {
+			const b = shown.find((one) => one.name === name);
+			assert.ok(b, `${name} is not among ${shown.map((one) => one.name).join(', ')}`);
+			if (icons) assert.ok(b.drawn >= 5 && (b.words || b.tip === name), `${width}, ${name}: ${JSON.stringify(b)}`);
+			else assert.deepEqual([b.drawn, b.words], [0, without || name]);
+		}
+		assert.deepEqual(await findings(), []);
 	}
 });
 
