@@ -1,4 +1,4 @@
-"""Three servers that share a folder of prefixes, behind HAProxy with the file that weft brings: one after the other is killed
+"""Three servers that share a folder of prefixes and a Redis, where there is one, behind HAProxy with the file that weft brings: one after the other is killed
 and started again while conversations go on.  Every answer is what a server without any memory gives; a request that HAProxy
 could send elsewhere is answered, and a stream that breaks off says nothing wrong.
 Run as: test_fleet.py WEFT MODEL SERVICE-DIR; WEFT_KILLS: how many, 2 or 6"""
@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ WEFT, MODEL, SERVICE = sys.argv[1:4]
 KILLS = int(os.environ.get("WEFT_KILLS", 2 if os.environ.get("WEFT_TEST_QUICK") else 6))
 TURNS, BETWEEN = 4, 8       # of a conversation; answers between two kills
 CHAT = "/v1/chat/completions"
+REDIS = shutil.which("redis-server")
 HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
 
 if not HAPROXY:
@@ -78,10 +80,12 @@ def said_before(raw):
 
 
 class Fleet(unittest.TestCase):
+    redis_port = 0
+
     def setUp(self):
         self.dir = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.dir)
-        self.options = ("--prompt-cache-dir", os.path.join(self.dir, "kept"))
+        self.options = ("--prompt-cache-dir", os.path.join(self.dir, "kept"), *self.redis())
         self.s = [start(*self.options) for _ in range(3)]
         self.alone = start("--prompt-cache-bytes", "0")
         self.door = os.path.join(self.dir, "door")
@@ -99,6 +103,19 @@ class Fleet(unittest.TestCase):
         while not os.path.exists(self.door):
             self.assertIsNone(self.proxy.poll())
             self.assertLess(time.monotonic(), end)
+
+    def redis(self):
+        """The option that names a Redis of this test's own; nothing where there is none, or weft was built without."""
+        built = subprocess.run([WEFT, "serve", MODEL, "--prompt-cache-url", "http://x"], capture_output=True, text=True)
+        if not REDIS or "libhiredis" in built.stderr:
+            return ()
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        redis = subprocess.Popen([REDIS, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir], stdout=subprocess.DEVNULL)
+        self.addCleanup(lambda: (redis.kill(), redis.wait()))
+        self.redis_port = port
+        return "--prompt-cache-url", "redis://127.0.0.1:%d" % port
 
     def ask(self, body):
         """Through the proxy; a stream that breaks off is asked for again, and what it said is looked at."""
@@ -164,6 +181,10 @@ class Fleet(unittest.TestCase):
         for s in self.s:
             said, cached, prompt = text_of(s.post(CHAT, last))
             self.assertGreater(cached, prompt - 2 * 16)
+        if self.redis_port:
+            with socket.create_connection(("127.0.0.1", self.redis_port), PATIENCE) as c:
+                c.sendall(b"DBSIZE\r\n")
+                self.assertGreater(int(c.makefile("rb").readline()[1:]), 100)
         for s in self.s + [self.alone]:
             s.close()
         print("%d kills, %d streams and replies broke off, %d of %d prompt tokens were found" % (KILLS, len(self.broken), *tokens))
