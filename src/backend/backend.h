@@ -519,7 +519,7 @@ struct backend_ops {
 	void (*write)(struct backend *, void *far, const void *near, size_t);
 	/* Waits for what came before.  Returns 0, or E_DEVICE with the message in backend.failed: near[n] is undefined then. */
 	int (*read)(struct backend *, void *near, const void *far, size_t n);
-	void (*copy)(struct backend *, void *dst, const void *src, size_t); /* both far */
+	void (*copy)(struct backend *, void *dst, const void *src, size_t); /* both far; apart, or one and the same */
 
 	/* Optional; NULL: operations read host memory directly.
 	 * Weights and vectors are named by their host addresses in all operations.  A model places what it

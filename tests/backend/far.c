@@ -183,6 +183,7 @@ static void far_copy(struct backend *be, void *to, const void *from, size_t n)
 {
 	struct far *f = near_be(be);
 
+	assert(to == from || (const char *)to + n <= (const char *)from || (const char *)from + n <= (const char *)to);
 	f->inner->ops->copy(f->inner, to, from, n);
 	away(be);
 }

@@ -123,6 +123,23 @@ static void gathered(struct check *c, struct rows *r)
 	free(index);
 }
 
+/* What moves memory, through the backend: also a copy onto itself. */
+static void check_copies(struct check *c)
+{
+	enum { N = 1024 };
+	struct backend *be = check_backend(c);
+	float *want = check_floats(N, 5), got[N], *far = be->ops->alloc(be, 2 * N * sizeof *far);
+
+	be->ops->write(be, far, want, N * sizeof *want);
+	be->ops->copy(be, far, far, N * sizeof *want);
+	be->ops->copy(be, far + N, far, N * sizeof *want);
+	check_ok(be->ops->read(be, got, far + N, sizeof got), &be->failed);
+	check_floats_alike(c, "copies", want, got, N);
+	be->ops->free(be, far, 2 * N * sizeof *far);
+	be->ops->close(be);
+	free(want);
+}
+
 void check_rows(struct check *c)
 {
 	static const int shape[][2] = { { 3, 40 }, { 1, 1 }, { 2, 257 }, { 5, 1024 }, { 2, 5120 }, { 33, 96 } };
@@ -145,4 +162,5 @@ void check_rows(struct check *c)
 		check_done(c);
 		free(r.x), free(r.y), free(r.z), free(r.gain), free(r.bias), free(r.want);
 	}
+	check_copies(c);
 }

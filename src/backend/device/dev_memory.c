@@ -120,7 +120,8 @@ void dev_copy(struct backend *be, void *to, const void *from, size_t n)
 	struct dev *d = (struct dev *)be;
 	struct err err;
 
-	if (!be->failed.code && n)
+	/* OpenCL takes a copy onto itself for an overlap. */
+	if (!be->failed.code && n && to != from)
 		dev_ok(d, d->dev->ops->copy(d->dev, dev_at(d, to), dev_at(d, from), n, &err), &err);
 }
 

@@ -110,7 +110,7 @@ static void drop(struct head *g, int slot, int n)
 {
 	struct seq *s = &g->seq[slot];
 
-	for (int i = n; i < s->n; i++)
+	for (int i = n; i < s->n && n; i++)
 		copy(g, wait_row(g, slot, i - n), wait_row(g, slot, i), 1);
 	s->pos += n;
 	s->n -= n;
