@@ -26,6 +26,7 @@
 enum {
 	PIECE = 256 << 10, /* read at once */
 	ITEMS_MAX = 1 << 16,
+	HOST_MAX = 1025, /* of a name, with its 0: NI_MAXHOST, which POSIX lacks */
 };
 
 struct redis {
@@ -107,7 +108,7 @@ static bool take_host(struct redis *r, const char *p, size_t n)
 static bool url_take(struct redis *r, const char *url)
 {
 	const char *p = strstr(url, "://") + 3, *end = p + strcspn(p, "/?#"), *at = end;
-	char name[NI_MAXHOST + 64];
+	char name[HOST_MAX + 64];
 
 	while (at > p && at[-1] != '@')
 		at--;
