@@ -240,7 +240,8 @@ static int wait_for(struct redis *r, short events, int64_t until, struct err *er
 	}
 }
 
-/* What a read or write without waiting came to: bytes, or what to wait for.  0: the other side has closed. */
+/* Reads or writes what is possible without waiting.  Returns the bytes; 0: the other side has closed; below 0: *events says what to
+ * wait for. */
 static ssize_t some(struct redis *r, bool out, void *p, size_t n, short *events)
 {
 	ssize_t got;

@@ -38,7 +38,7 @@ struct redis_word {
 };
 /* Adds a command of n words to those that redis_send sends. */
 void redis_add(struct redis *r, const struct redis_word *word, int n);
-/* The same from words that are texts, NULL last. */
+/* Adds a command of words that are texts; the last is NULL. */
 void redis_addf(struct redis *r, const char *word, ...) __attribute__((sentinel));
 int redis_send(struct redis *r, int64_t until, struct err *err);
 /* SET name value EX seconds, at once; the value lies in parts. */

@@ -1,6 +1,6 @@
 /* redis_tls.h - TLS over a connected socket that does not block, for redis.c.
  *
- * Where the build has no libssl tls_there() is false, and no call works.  events: set to what to wait for (poll.h) where a call
+ * In a build without libssl tls_there() is false, and no call works.  events: set to what to wait for (poll.h) where a call
  * could do nothing yet; 0: it failed. */
 #ifndef BASE_REDIS_TLS_H
 #define BASE_REDIS_TLS_H

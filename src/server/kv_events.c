@@ -388,12 +388,12 @@ static void publish_all(struct kv_events *k)
 }
 
 /* One reply of a replay; false: the reader does not read. */
-static bool replay_one(struct kv_events *k, const char *who, int n_who, uint64_t seq, const void *p, size_t n)
+static bool replay_one(struct kv_events *k, const char *client, int n_client, uint64_t seq, const void *p, size_t n)
 {
 	unsigned char head[8];
 
 	put_seq(head, seq);
-	return k->send(k->replay, who, (size_t)n_who, ZMQ_SNDMORE) >= 0 &&
+	return k->send(k->replay, client, (size_t)n_client, ZMQ_SNDMORE) >= 0 &&
 	       k->send(k->replay, "", 0, ZMQ_SNDMORE) >= 0 && k->send(k->replay, head, 8, ZMQ_SNDMORE) >= 0 &&
 	       k->send(k->replay, p, n, 0) >= 0;
 }
@@ -408,13 +408,13 @@ static bool more_frames(struct kv_events *k)
 }
 
 /* Reads a request: its client, and the first batch that it wants.  False: it is not three frames of the right size. */
-static bool replay_asked(struct kv_events *k, char who[FRAME_MAX], int *n_who, uint64_t *from)
+static bool replay_asked(struct kv_events *k, char client[FRAME_MAX], int *n_client, uint64_t *from)
 {
 	unsigned char frame[FRAME_MAX];
 	int i = 0, n, last = 0;
 
-	*n_who = k->recv(k->replay, who, FRAME_MAX, ZMQ_DONTWAIT);
-	if (*n_who < 0)
+	*n_client = k->recv(k->replay, client, FRAME_MAX, ZMQ_DONTWAIT);
+	if (*n_client < 0)
 		return false;
 	while (more_frames(k)) {
 		n = k->recv(k->replay, frame, sizeof(frame), ZMQ_DONTWAIT);
@@ -423,7 +423,7 @@ static bool replay_asked(struct kv_events *k, char who[FRAME_MAX], int *n_who, u
 		last = n;
 		i++;
 	}
-	if (i != 2 || last != 8 || *n_who > FRAME_MAX) {
+	if (i != 2 || last != 8 || *n_client > FRAME_MAX) {
 		log_warn(
 			"kv-events: a request for a replay of %d frames, the last of %d bytes; the others have an empty one "
 			"and one of 8 bytes",
@@ -438,12 +438,12 @@ static bool replay_asked(struct kv_events *k, char who[FRAME_MAX], int *n_who, u
 
 static void answer_replay(struct kv_events *k)
 {
-	char who[FRAME_MAX];
+	char client[FRAME_MAX];
 	uint64_t from;
 	bool reads = true;
-	int n_who;
+	int n_client;
 
-	if (!replay_asked(k, who, &n_who, &from))
+	if (!replay_asked(k, client, &n_client, &from))
 		return;
 	/* What was forgotten can only be told anew. */
 	if (from < (k->kept.first ? k->kept.first->seq : k->seq)) {
@@ -453,9 +453,9 @@ static void answer_replay(struct kv_events *k)
 	}
 	for (const struct batch *b = k->kept.first; b && reads; b = b->next)
 		if (b->seq >= from)
-			reads = replay_one(k, who, n_who, b->seq, b->payload.p, b->payload.n);
+			reads = replay_one(k, client, n_client, b->seq, b->payload.p, b->payload.n);
 	if (reads)
-		replay_one(k, who, n_who, UINT64_MAX, "", 0);
+		replay_one(k, client, n_client, UINT64_MAX, "", 0);
 }
 
 static void *send_thread(void *arg)

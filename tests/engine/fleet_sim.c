@@ -13,9 +13,9 @@
  *     any, one store one store of all servers' states together: a folder that all share, read in no time.  Left out beyond 512
  *                    states, since eviction looks at all nodes of a store
  *
- * Prints for each way (--json: as objects, for bench/plot) the share of prompt tokens found, the busiest server's computed tokens over the mean, what tokens and
- * nodes of all trees take, and how many decisions of this kind one thread makes in a second.  Fails where the books of a tree
- * do not balance, or where a way that knows more finds less than `any`. */
+ * Prints for each way (--json: as objects, for bench/plot) the share of prompt tokens found, the busiest server's computed tokens
+ * over the mean, what tokens and nodes of all trees take, and how many decisions of this kind one thread makes in a second.
+ * Fails where the books of a tree do not balance, or where a way that knows more finds less than `any`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -144,7 +144,7 @@ void dev_unplace(struct backend *be, const struct placed *v, int n);
 struct dmem dev_vector(struct dev *d, const void *p);
 /* NULL: refused, or the device failed. */
 const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith);
-/* The same of n weights of one size, format and group. */
+/* Returns n weights of one size, format and group as one stack; NULL as for dev_weight_of. */
 const struct dev_weight *dev_stack_of(struct dev *d, const struct weight *w, int n, enum arith arith);
 struct dmem dev_shape_of(struct dev *d, const void *bytes, size_t n);
 

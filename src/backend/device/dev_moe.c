@@ -116,7 +116,7 @@ static void multiply(struct mix *x, struct dev_acts *a, const struct weight *sta
 	dev_product(x->d, x->arith, a, stack, out, (size_t)stack->rows, bias, false, &places);
 }
 
-/* What experts give for their rows, and the shared expert for all. */
+/* Computes the experts for the rows that chose them, and the shared expert for all rows. */
 static void compute(struct mix *x, struct dmem in)
 {
 	struct dev *d = x->d;

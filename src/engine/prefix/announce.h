@@ -16,7 +16,7 @@
 struct announce;
 struct prefix;
 
-/* What receives the announcements.  On the engine's thread; nothing may wait. */
+/* A receiver of announcements.  It is called on the engine's thread and may not wait. */
 struct block_sink {
 	/* Asked before each comparison: everything is announced again, after cleared(). */
 	bool (*again)(struct block_sink *);

@@ -238,7 +238,7 @@ static struct prefix_node *child_with_state(const struct prefix_node *e)
 	return first;
 }
 
-/* Where texts part the shorter way is taken: a window's snapshot reaches back over few positions only. */
+/* Where texts part, the child with the nearest state is followed: a window's snapshot reaches back over few positions only. */
 struct prefix_node *node_state_below(struct prefix_node *e)
 {
 	while (e && !has_state(e))

@@ -102,7 +102,7 @@ void node_unlink(struct prefix *p, struct prefix_node *e);
 /* Merges a node into its only child, and frees it, where it is neither a place nor has a state: a fork whose other
  * branches went.  Otherwise does nothing. */
 void node_join(struct prefix *p, struct prefix_node *e);
-/* The nearest node at or below e with a state, which serves those who leave the tree there; NULL: there is none. */
+/* The nearest node at or below e with a state, from which prompts that leave the tree there resume; NULL: there is none. */
 struct prefix_node *node_state_below(struct prefix_node *e);
 /* Frees a node that hangs nowhere, and its memory. */
 void node_free(struct prefix_node *e);

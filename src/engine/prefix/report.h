@@ -86,7 +86,7 @@ struct disk_stats {
 	int64_t evicted;
 	uint64_t read_ns;        /* reading and checking read_bytes took this long */
 	int64_t loads, given_up; /* prompts that waited for a prefix; of them, in vain */
-	/* The same of Redis. */
+	/* The Redis server of kept prefixes. */
 	bool redis_on, redis_up;
 	int64_t redis_written, redis_read;
 	uint64_t redis_written_bytes, redis_read_bytes;

@@ -115,8 +115,8 @@ void spill_drop(struct spill *s, const struct digest *key, const int32_t *tok, i
 uint64_t spill_look(struct spill *s);
 bool spill_looked(struct spill *s, uint64_t ticket);
 
-/* The same for Redis, of tok[0..n) and its n_chain chains of keys, one after the other; pages: chain 0 has pages.  What is found
- * there is kept for longer.  0: nothing to wait for: there is no Redis, or it does not answer. */
+/* Asks Redis for the pieces of tok[0..n), whose n_chain chains of keys lie one after the other; pages: chain 0 has pages.  What is
+ * found there is given a new time to live.  0: nothing to wait for: there is no Redis, or it does not answer. */
 uint64_t spill_look_shared(struct spill *s, const struct digest *key, int n_chain, bool pages, const int32_t *tok,
                            int n);
 bool spill_looked_shared(struct spill *s, uint64_t ticket);

@@ -87,7 +87,7 @@ static bool learn(struct spill *s, enum spill_kind kind, const struct digest *ke
 	return has || (e && !e->queued);
 }
 
-/* What one look asks, and where it is. */
+/* A look that is under way: what it asks, and of which server. */
 struct asking {
 	struct spill *s;
 	struct redis *redis;
@@ -144,7 +144,7 @@ static int ask_pages(struct asking *a, const struct digest *key, int from, int t
 	return 0;
 }
 
-/* Where snapshots hang on the keys [from, to) of chain 0. */
+/* Asks at which of the keys [from, to) of chain 0 snapshots hang. */
 static int ask_places(struct asking *a, int from, int to)
 {
 	char name[SPILL_NAME], full[SPILL_SHARED_NAME], last[16];
