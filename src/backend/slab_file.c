@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/file.h"
 
 struct header {
 	char magic[8];
@@ -134,20 +135,8 @@ static int place_entry(void *arg, int i, const struct slab_lay *lay, const struc
 
 static int write_all(struct making *k, const void *p, size_t n, uint64_t at)
 {
-	const uint8_t *from = p;
-
-	while (n) {
-		ssize_t put = pwrite(k->fd, from, n, (off_t)at);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return err_set(k->err, E_IO, "%s: cannot write experts: %s", k->path,
-			               strerror(put ? errno : ENOSPC));
-		from += put;
-		at += (uint64_t)put;
-		n -= (size_t)put;
-	}
+	if (file_write_at(k->fd, p, n, at))
+		return err_set(k->err, E_IO, "%s: cannot write experts: %s", k->path, strerror(errno));
 	return 0;
 }
 

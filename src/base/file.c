@@ -276,6 +276,26 @@ int file_pipe(int ends[2], int flags)
 	return 0;
 }
 
+int file_write_at(int fd, const void *p, size_t n, uint64_t at)
+{
+	const char *from = p;
+
+	while (n) {
+		ssize_t put = pwrite(fd, from, n, (off_t)at);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (!put)
+			errno = ENOSPC;
+		if (put <= 0)
+			return -1;
+		from += put;
+		at += (uint64_t)put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
 int file_exists(const char *path)
 {
 	struct stat st;

@@ -59,6 +59,9 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err);
 /* Appends an open file, from its current offset to its end, to out, as file_read does; name is for messages. */
 int file_read_fd(int fd, const char *name, size_t max, struct buf *out, struct err *err);
 
+/* Writes p[0..n) at this offset of an open file.  0, or -1 with errno: ENOSPC also where the system takes no byte of it. */
+int file_write_at(int fd, const void *p, size_t n, uint64_t at);
+
 /* pipe(2), both ends closed by exec, with these flags of O_NONBLOCK's kind.  0, or -1 with errno. */
 int file_pipe(int ends[2], int flags);
 

@@ -31,20 +31,7 @@ static int io_error(const struct out *f, const char *what, struct err *err)
 
 static int put(const struct out *f, size_t at, const void *p, size_t n, struct err *err)
 {
-	const uint8_t *from = p;
-
-	while (n) {
-		ssize_t got = pwrite(f->fd, from, n, (off_t)at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return io_error(f, "cannot be written", err);
-		from += got;
-		at += (size_t)got;
-		n -= (size_t)got;
-	}
-	return 0;
+	return file_write_at(f->fd, p, n, at) ? io_error(f, "cannot be written", err) : 0;
 }
 
 /* Items [0, done) are on disk. */

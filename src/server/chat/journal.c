@@ -73,18 +73,6 @@ static struct journal *journal_new(const char *id)
 	return j;
 }
 
-static bool write_at(int fd, const void *p, size_t n, off_t at)
-{
-	for (size_t done = 0; done < n;) {
-		ssize_t r = pwrite(fd, (const char *)p + done, n - done, at + (off_t)done);
-
-		if (r < 0 && errno != EINTR)
-			return false;
-		done += r > 0 ? (size_t)r : 0;
-	}
-	return true;
-}
-
 static void put64(struct buf *b, uint64_t v)
 {
 	for (int i = 0; i < 8; i++)
@@ -159,7 +147,7 @@ static int create(struct journal *j, const struct generation *g, struct err *err
 	if (!rc) {
 		sweep(dir.p);
 		j->fd = open(tmp.p, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (j->fd < 0 || !write_at(j->fd, b.p, b.n, 0) || rename(tmp.p, path.p))
+		if (j->fd < 0 || file_write_at(j->fd, b.p, b.n, 0) || rename(tmp.p, path.p))
 			rc = err_set(err, E_IO, "%s: %s", tmp.p, strerror(errno));
 		j->at = (off_t)b.n;
 	}
@@ -322,7 +310,7 @@ static void write_record(void *arg)
 	struct record *r = arg;
 
 	/* What is not written is decoded again. */
-	(void)write_at(r->j->fd, r->b.p, r->b.n, r->at);
+	(void)file_write_at(r->j->fd, r->b.p, r->b.n, (uint64_t)r->at);
 	buf_fini(&r->b);
 	unref(r->j);
 	free(r);
