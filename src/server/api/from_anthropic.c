@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/chat/fields.h"
+#include "server/chat/messages.h"
 
 static bool str_is(const struct json *j, const char *text)
 {
@@ -235,14 +236,9 @@ struct said {
 
 static void put_said(struct said *t, struct buf *out)
 {
-	put_message(out, "assistant", &t->text);
-	if (t->thinking.n) {
-		buf_puts(out, ",\"reasoning_content\":");
-		json_put_str(out, t->thinking.p, t->thinking.n);
-	}
-	if (t->calls.n)
-		buf_printf(out, ",\"tool_calls\":[%s]", t->calls.p);
-	buf_putc(out, '}');
+	if (out->n > 1)
+		buf_putc(out, ',');
+	message_put_assistant(out, &t->text, &t->thinking, &t->calls);
 	buf_reset(&t->text);
 	buf_reset(&t->thinking);
 	buf_reset(&t->calls);

@@ -379,3 +379,17 @@ int tools_check(const struct json *tools, struct problem *p)
 	}
 	return 0;
 }
+
+void message_put_assistant(struct buf *out, const struct buf *content, const struct buf *thinking,
+                           const struct buf *calls)
+{
+	buf_puts(out, "{\"role\":\"assistant\",\"content\":");
+	json_put_str(out, content->p, content->n);
+	if (thinking->n) {
+		buf_puts(out, ",\"reasoning_content\":");
+		json_put_str(out, thinking->p, thinking->n);
+	}
+	if (calls->n)
+		buf_printf(out, ",\"tool_calls\":[%s]", calls->p);
+	buf_putc(out, '}');
+}

@@ -15,6 +15,11 @@
  * (images.h). */
 int messages_normal(const struct json *messages, struct images *im, struct buf *out, struct problem *p);
 
+/* Appends an assistant's message in the normal form; thinking and calls (a list without brackets) are left out where they are
+ * empty. */
+void message_put_assistant(struct buf *out, const struct buf *content, const struct buf *thinking,
+                           const struct buf *calls);
+
 /* Checks an array of tools: each {"type": "function", "function": {"name": ...}}. */
 int tools_check(const struct json *tools, struct problem *p);
 

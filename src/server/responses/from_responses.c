@@ -29,15 +29,9 @@ static void put_role(struct buf *out, const char *role)
 static void end_turn(struct spoken *t, struct buf *out)
 {
 	if (t->some) {
-		put_role(out, "assistant");
-		json_put_str(out, t->text.p, t->text.n);
-		if (t->thinking.n) {
-			buf_puts(out, ",\"reasoning_content\":");
-			json_put_str(out, t->thinking.p, t->thinking.n);
-		}
-		if (t->calls.n)
-			buf_printf(out, ",\"tool_calls\":[%s]", t->calls.p);
-		buf_putc(out, '}');
+		if (out->n)
+			buf_putc(out, ',');
+		message_put_assistant(out, &t->text, &t->thinking, &t->calls);
 	}
 	buf_reset(&t->thinking);
 	buf_reset(&t->text);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/chat/chat.h"
+#include "server/chat/messages.h"
 #include "server/chat/generate.h"
 #include "server/inside.h"
 #include "server/responses/response_store.h"
@@ -296,15 +297,8 @@ static void put_answer(struct choice *c, struct buf *out)
 		}
 		k += begins_item(p);
 	}
-	buf_puts(out, ",{\"role\":\"assistant\",\"content\":");
-	json_put_str(out, part[1].p, part[1].n);
-	if (part[0].n) {
-		buf_puts(out, ",\"reasoning_content\":");
-		json_put_str(out, part[0].p, part[0].n);
-	}
-	if (calls.n)
-		buf_printf(out, ",\"tool_calls\":[%s]", calls.p);
-	buf_putc(out, '}');
+	buf_putc(out, ',');
+	message_put_assistant(out, &part[1], &part[0], &calls);
 	buf_fini(&part[0]);
 	buf_fini(&part[1]);
 	buf_fini(&calls);
