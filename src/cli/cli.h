@@ -194,6 +194,10 @@ int options_set_answer(struct options *o, const char *name, const char *text, st
 /* Prints the command's help, made from its texts and the table, to standard output.  topic NULL: the common options;
  * "all": all of them; "tune": those of --tune. */
 void options_help(const struct command *c, const char *topic);
+/* For help: text whose lines are broken already, broken anew where the terminal is narrower than a paragraph's longest line; a
+ * name with what it is. */
+void help_paragraphs(const char *text);
+void help_item(const char *name, const char *what);
 /* The one of n names that looks most like word, or NULL when none does. */
 const char *closest(const char *word, const char *const *name, int n);
 

@@ -97,7 +97,7 @@ const struct command commands[] = {
 		"likeliest token is the same. Nothing is sampled, so the same command prints the same.\n\n",
 		"  weft ppl MODEL --text book.txt --kv-bits 4\n"
 		"  weft ppl MODEL --text book.txt --kv-bits 3.5 --ctx-size 8192 --json\n"
-		"  weft ppl MODEL --ids ids.json --against exact         # what the serving arithmetic costs\n",
+		"  weft ppl MODEL --ids ids.json --against exact\n",
 		cmd_ppl,
 	},
 	{
@@ -264,15 +264,16 @@ int cli_fail(const char *command, const struct err *err)
 
 static void help(void)
 {
-	printf("usage: weft COMMAND [options] [MODEL]\n\n"
-	       "weft runs hybrid language models (attention and recurrent layers) on CPUs and GPUs.\n\n"
-	       "Commands:\n");
+	printf("usage: weft COMMAND [options] [MODEL]\n\n");
+	help_paragraphs("weft runs hybrid language models (attention and recurrent layers) on CPUs and GPUs.");
+	printf("\nCommands:\n");
 	for (const struct command *c = commands; c->name; c++)
-		printf("  %-12s %s\n", c->name, c->what);
-	printf("\n%s\n\n"
-	       "`weft COMMAND --help` shows the most useful options, `weft COMMAND --help all`\n"
-	       "every one; `weft --version` names the version.\n",
-	       about_model);
+		help_item(c->name, c->what);
+	putchar('\n');
+	help_paragraphs(about_model);
+	putchar('\n');
+	help_paragraphs("`weft COMMAND --help` shows the most useful options, `weft COMMAND --help all`\n"
+	                "every one; `weft --version` names the version.");
 }
 
 static void help_command(const struct command *c, const char *topic)

@@ -35,7 +35,7 @@ def run(*args, stdin="", code=0, **more):
 
 
 def test_usage():
-    assert re.fullmatch(r"weft \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert re.fullmatch(r"weft \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?\n", run("--version").stdout)
     assert "no command" in run(code=2).stderr
     p = run("srve", code=2)
     assert "unknown command 'srve'; did you mean 'serve'?" in p.stderr and not p.stdout
@@ -52,6 +52,14 @@ def test_usage():
     for c in ["serve"], ["run"], ["inspect"], ["bench", "serve"]:
         assert run(*c, "help").stdout == run(*c, "--help").stdout
     assert "did you mean 'serve'?" in run("help", "srve", code=2).stderr
+    for c in [], *([*c.split()] for c in commands):
+        narrow, wide = (run(*c, "--help", COLUMNS=str(n)).stdout for n in (50, 100))
+        assert all(len(line) <= 50 or " " not in line.strip() for line in narrow.split("\n")), (c, narrow)
+        assert narrow.replace("\\\n", " ").split() == wide.split(), c
+        # An example that is copied is the same words to a shell.
+        _, _, narrow = narrow.replace("\\\n", "").partition("\nExamples:\n")
+        _, _, wide = wide.partition("\nExamples:\n")
+        assert [shlex.split(line) for line in narrow.splitlines()] == [shlex.split(line) for line in wide.splitlines()], c
     for wide in 60, 72, 100:
         for c in ["serve"], ["run"], ["quantize"]:
             text = run(*c, "--help", "all", COLUMNS=str(wide)).stdout

@@ -106,22 +106,92 @@ static void help_groups(const struct command *c, enum which which)
 	}
 }
 
-/* Text whose lines are broken already, broken anew where they are longer than there is room. */
-static void put_paragraphs(const char *text)
+/* Bytes of the paragraph at text, without its last newline.  A paragraph ends before an empty line, and with a line whose
+ * sentence ends; *wide: its longest line. */
+static int paragraph(const char *text, int *wide)
+{
+	int n = 0;
+
+	*wide = 0;
+	for (;;) {
+		int line = (int)strcspn(text + n, "\n");
+
+		*wide = line > *wide ? line : *wide;
+		n += line;
+		if (!text[n] || !text[n + 1] || text[n + 1] == '\n' || !line || text[n - 1] == '.')
+			return n;
+		n++;
+	}
+}
+
+void help_paragraphs(const char *text)
 {
 	int width = columns();
 
 	while (*text) {
-		int n = (int)strcspn(text, "\n");
+		int wide, n = paragraph(text, &wide);
 
-		if (n <= width) {
+		if (wide <= width) {
 			printf("%.*s\n", n, text);
 		} else {
-			char *line = xstrndup(text, (size_t)n);
+			char *one = xstrndup(text, (size_t)n);
 
-			wrapped(line, 0, 0, width);
-			free(line);
+			for (char *p = one; (p = strchr(p, '\n'));)
+				*p = ' ';
+			wrapped(one, 0, 0, width);
+			free(one);
 		}
+		text += n + (text[n] == '\n');
+	}
+}
+
+void help_item(const char *name, const char *what)
+{
+	int width = columns(), indent = 15;
+
+	printf("  %-*s", indent - 2, name);
+	wrapped(what, indent, indent, width);
+}
+
+/* Where the line of a shell at p may end: before the last option that leaves room for " \\", else after the last word; quotes
+ * kept whole; at least one word.  Returns bytes. */
+static int shell_line(const char *p, int n, int room)
+{
+	int best = 0, option = 0;
+	char quote = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (quote ? p[i] == quote : p[i] == '\'' || p[i] == '"')
+			quote = quote ? 0 : p[i];
+		if (p[i] != ' ' || quote)
+			continue;
+		if (best && i > room - 2)
+			break;
+		best = i;
+		option = p[i + 1] == '-' ? i : option;
+	}
+	return option ? option : best ? best : n;
+}
+
+/* Commands, a line each.  One that is longer than the width continues as a shell's commands do, so that it can be copied. */
+static void put_examples(const char *text)
+{
+	int width = columns();
+
+	while (*text) {
+		int n = (int)strcspn(text, "\n"), at = 2, room = width - 2;
+
+		printf("  ");
+		while (n - at > room) {
+			int part = shell_line(text + at, n - at, room);
+
+			if (part == n - at)
+				break;
+			printf("%.*s \\\n      ", part, text + at);
+			at += part + 1;
+			room = width - 6;
+		}
+		printf("%.*s\n", n - at, text + at);
 		text += n + (text[n] == '\n');
 	}
 }
@@ -130,18 +200,23 @@ void options_help(const struct command *c, const char *topic)
 {
 	int n = options_of(c, WHICH_ALL), n_tuning = options_of(c, WHICH_TUNING);
 	bool few = !topic && n > SHORT_HELP;
+	char usage[120];
 
 	if (topic && !strcmp(topic, "tune")) {
 		printf("weft %s --tune NAME=VALUE, for experiments:\n", c->name);
 		help_groups(c, WHICH_TUNING);
 		return;
 	}
-	printf("usage: weft %s [options]%s%s\n\n", c->name, *c->args ? " " : "", c->args);
-	put_paragraphs(c->about);
+	snprintf(usage, sizeof usage, "weft %s [options]%s%s", c->name, *c->args ? " " : "", c->args);
+	printf("usage: ");
+	wrapped(usage, 7, 7, columns());
+	putchar('\n');
+	help_paragraphs(c->about);
 	help_groups(c, few ? WHICH_COMMON : WHICH_ALL);
 	if (few)
 		printf("\n%d more options: weft %s --help all\n", n - options_of(c, WHICH_COMMON), c->name);
 	if (topic && n_tuning && (c->bit & (CMD_SERVE | CMD_RUN)))
 		printf("\n%d more for experiments: weft %s --help tune\n", n_tuning, c->name);
-	printf("\nExamples:\n%s", c->examples);
+	printf("\nExamples:\n");
+	put_examples(c->examples);
 }
