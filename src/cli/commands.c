@@ -414,7 +414,7 @@ static int dispatch(int argc, char **argv)
 		return 0;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-v") || !strcmp(word, "version")) {
-		printf("weft %s\n", WEFT_VERSION);
+		printf(*weft_commit ? "weft %s (%s)\n" : "weft %s\n", WEFT_VERSION, weft_commit);
 		return 0;
 	}
 	c = find_command(argc - 1, argv + 1, &n);

@@ -34,6 +34,7 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 {
 	server_opts_default(so);
 	so->version = WEFT_VERSION;
+	so->commit = weft_commit;
 	so->host = o->host;
 	so->port = o->port;
 	so->api_key = o->api_key;

@@ -43,6 +43,35 @@ static char *all_names(const struct texts *t)
 	return buf_take(&b);
 }
 
+/* The name of the number format that most bytes of the matrices in use are in; NULL: there are none. */
+static const char *main_format(const struct store *st)
+{
+	enum { KINDS = 32 };
+	struct {
+		const struct format *of;
+		size_t bytes;
+	} kind[KINDS] = { 0 };
+	int n = 0, most = 0;
+
+	for (size_t i = 0; i < st->n; i++) {
+		const struct tensor *t = st->v[i];
+		int k = 0;
+
+		if (!t->used || !t->fmt)
+			continue;
+		while (k < n && kind[k].of != t->fmt)
+			k++;
+		if (k == KINDS)
+			continue;
+		n = k == n ? n + 1 : n;
+		kind[k].of = t->fmt;
+		kind[k].bytes += t->stored;
+	}
+	for (int k = 1; k < n; k++)
+		most = kind[k].bytes > kind[most].bytes ? k : most;
+	return n ? kind[most].of->name : NULL;
+}
+
 void serving_fill(const struct options *o, const struct session *s, struct served *d, char **names)
 {
 	char *all = *names = all_names(&o->alias);
@@ -53,6 +82,7 @@ void serving_fill(const struct options *o, const struct session *s, struct serve
 	*d = (struct served){
 		.is = { .arch = s->model->arch,
 		        .form = strcmp(s->store->box.ops->name, "folder") ? s->store->box.ops->name : "safetensors",
+		        .quant = main_format(s->store),
 		        .params = s->model->shape.params,
 		        .bytes = s->model->shape.weight_bytes,
 		        .hidden = s->model->shape.hidden,

@@ -39,6 +39,7 @@ void server_opts_default(struct server_opts *o)
 	*o = (struct server_opts){
 		.host = "127.0.0.1",
 		.version = "0.0.0",
+		.commit = "",
 		.port = 8080,
 		.connections_max = 1024,
 		.body_max = 64 << 20,

@@ -43,9 +43,10 @@ struct served_adapter {
 /* A model's properties that clients show next to its name. */
 struct served_model {
 	const char *arch, *form; /* its architecture; how its files are: "safetensors", "gguf" */
-	int64_t params, bytes;   /* of its weights */
-	int hidden, ctx_max;     /* columns of a row; positions that it was made for */
-	unsigned can;            /* CAN_ flags, where nothing of it is open: see served_can */
+	const char *quant; /* the number format that most bytes of its matrices are in, as "bf16", "affine4", "q4_k" */
+	int64_t params, bytes; /* of its weights */
+	int hidden, ctx_max;   /* columns of a row; positions that it was made for */
+	unsigned can;          /* CAN_ flags, where nothing of it is open: see served_can */
 };
 
 enum { CAN_CHAT = 1, CAN_TOOLS = 2, CAN_THINK = 4, CAN_INSERT = 8, CAN_SEE = 16, CAN_HEAR = 32 };
@@ -120,6 +121,7 @@ struct server_opts {
 	const char *host;                /* an address, or unix:/path of a socket */
 	int port;                        /* 0: any free one */
 	const char *version;             /* of the program, as 1.2.3; a constant */
+	const char *commit;              /* that it was built of, as git says; "": not known; a constant */
 	const char *api_key;             /* NULL, and no file: no key is needed */
 	const char *api_key_file;        /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
 	const char *cors_origin;         /* "*" or origins separated by commas, whose pages may ask; NULL: none */

@@ -487,7 +487,7 @@ class Counting(Test):
             s.post(COMPLETIONS, {"prompt": "hello", "max_tokens": 1 + i})
         page = s.ask("GET", "/metrics").text()
         m = s.metrics()
-        self.assertEqual(m['weft_model_info{model="stub"}'], 1)
+        self.assertEqual(m['weft_model_info{model="stub",quantization=""}'], 1)
         self.assertEqual(m['vllm:num_requests_running{model_name="stub"}'], 0)
         self.assertEqual(m['vllm:request_success_total{model_name="stub",finished_reason="length"}'], 5)
         self.assertEqual(m['vllm:gpu_prefix_cache_queries_total{model_name="stub"}'], m["weft_prompt_tokens_total"])

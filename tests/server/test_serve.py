@@ -382,6 +382,12 @@ class Company(unittest.TestCase):
         tag = self.s.ask("GET", "/api/tags").json()["models"][0]
         self.assertEqual((tag["size"], tag["details"]["format"], tag["details"]["parameter_size"]),
                          (meta["size"], "safetensors", "%.1fM" % (meta["n_params"] / 1e6)))
+        quant = tag["details"]["quantization_level"]
+        self.assertEqual(quant, "affine%d" % config["quantization"]["bits"] if "quantization" in config else "bf16")
+        page = self.s.ask("GET", "/metrics").text()
+        self.assertRegex(page, r'(?m)^weft_model_info\{model="[^"]+",quantization="%s"\} 1$' % quant)
+        version = subprocess.run([WEFT, "--version"], capture_output=True, text=True).stdout.split()
+        self.assertIn('weft_build_info{version="%s",commit="%s",' % (version[1], version[2].strip("()") if version[2:] else ""), page)
         info = self.s.post("/api/show", {"model": tag["name"]}).json()["model_info"]
         arch = info["general.architecture"]
         self.assertEqual((info["general.parameter_count"], info[arch + ".embedding_length"]), (meta["n_params"], meta["n_embd"]))

@@ -577,11 +577,15 @@ static void put_page(struct buf *b, struct server *s, struct known_model *m, con
 	buf_init(&model);
 	buf_puts(&model, "model=");
 	json_put_cstr(&model, m ? m->about.name : ""); /* the same escapes as a label's */
-	describe(&own, "model_info", "gauge", "The model that is served.");
+	buf_printf(&model, ",quantization=\"%s\"", m && m->about.is.quant ? m->about.is.quant : "");
+	describe(&own, "model_info", "gauge",
+	         "The model that is served, and the number format of most of its weights.");
 	sample(&own, "model_info", model.p, 1);
-	describe(&own, "build_info", "gauge", "The program: its version, and the instructions that it uses.");
+	describe(&own, "build_info", "gauge",
+	         "The program: its version and commit, and the instructions that it uses.");
 	buf_reset(&model);
-	buf_printf(&model, "version=\"%s\",level=\"%s\"", s->opts.version, cpu_level_name(cpu_detect()));
+	buf_printf(&model, "version=\"%s\",commit=\"%s\",level=\"%s\"", s->opts.version, s->opts.commit,
+	           cpu_level_name(cpu_detect()));
 	sample(&own, "build_info", model.p, 1);
 	put_process(b, s);
 	put_shared(&own, false, &s->metrics, e);

@@ -558,7 +558,7 @@ static void put_details(const struct served *d, struct buf *b)
 		"{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"%s\",\"families\":[\"%s\"],\"parameter_size\":\"",
 		d->is.form ? d->is.form : "safetensors", arch_of(d), arch_of(d));
 	buf_printf(b, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
-	buf_puts(b, "\",\"quantization_level\":\"unknown\"}");
+	buf_printf(b, "\",\"quantization_level\":\"%s\"}", d->is.quant ? d->is.quant : "unknown");
 }
 
 /* Clients print the first digits: made of what is told of the model, not of its bytes. */
