@@ -162,6 +162,20 @@ class Templates(unittest.TestCase):
         self.assertEqual(ask(messages=past, tools=CHAT).status, 200)
         self.assertEqual(ask(messages=past).status, 200)
 
+    def test_effort(self):
+        """A template that knows both says apart whether its model thinks and how much: no effort is no thought, and any other one is."""
+        both = ("{% if reasoning_effort is defined and reasoning_effort not in ['low', 'high'] %}{{ raise_exception('effort ' ~ reasoning_effort) }}"
+                "{% endif %}<think>{{ enable_thinking | default('as ever') }} {{ reasoning_effort | default('as ever') }} " + PLAIN)
+        s = self.serve(folder(self.temp(), both))
+        for body, want in (({}, "as ever as ever"), ({"reasoning_effort": "none"}, "False as ever"), ({"reasoning_effort": "high"}, "True high"),
+                           ({"reasoning": {"effort": "low"}}, "True low"), ({"enable_thinking": False, "reasoning_effort": "low"}, "False low"),
+                           ({"enable_thinking": True, "reasoning_effort": "none"}, "True as ever"), ({"enable_thinking": True}, "True as ever"),
+                           ({"reasoning_effort": "none", "chat_template_kwargs": {"reasoning_effort": "low"}}, "False low")):
+            self.assertTrue(self.shown(s, **body).startswith("<think>" + want + " PLAIN"), (body, self.shown(s, **body)))
+        r = s.post("/v1/chat/completions", {"messages": HELLO, "max_tokens": 2, "reasoning_effort": "max"})
+        self.assertEqual(r.status, 400, r.text())
+        self.assertIn("effort max", r.text())
+
     def test_fitted(self):
         """Each is shown what it takes: one has no system message further on, the other shows it in its place."""
         strict = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}{% endfor %}"

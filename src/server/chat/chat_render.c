@@ -34,6 +34,11 @@ static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 		if (speech_of(t)->turn && i < 7) {
 			c->budget = !i && c->budget < 0 ? 0 : c->budget;
 			c->effort = i < 3 ? "low" : i > 3 ? "high" : "medium";
+		} else if (template_uses(t, "enable_thinking")) {
+			/* How much is said apart from whether, and "none" is not among their efforts. */
+			c->think = c->think < 0 ? i > 0 : c->think;
+			c->budget = !i && c->budget < 0 && !c->think ? 0 : c->budget;
+			c->effort = i ? c->effort : NULL;
 		}
 		return 0;
 	}
