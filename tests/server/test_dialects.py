@@ -9,15 +9,12 @@ dialect, reply, stream, and the call found again in the history.  Families whose
 import base64
 import json
 import os
+import struct
 import sys
 import tempfile
 import unittest
 
 from serverkit import Server
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../store"))
-from gguf_of_folder import all_tensors  # noqa: E402
-from projector_of_folder import many_rows, write_tensors  # noqa: E402
 
 WEFT, GOLDEN, TEMPLATES = sys.argv[1:4]
 
@@ -69,7 +66,11 @@ WRITTEN = {
 }
 GEMMA4 = ["<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>", "<|channel>",
           "<channel|>", "<|think|>", "<|turn>", "<turn|>"]
-# folder, template, the marks that are tokens of their own (the last ends a turn)
+GLM = ["[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>", "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
+       "<arg_value>", "</arg_value>", "<think>", "</think>", "<|user|>"]
+DEEPSEEK = ["<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "｜DSML｜", "<think>", "</think>", "<｜end▁of▁sentence｜>"]
+QWEN = ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]
+# folder (a word), template, the marks that are tokens of their own (the last ends a turn)
 FAMILIES = {
     "minimax_m2": ("MiniMax M2", ["]~b]", "<minimax:tool_call>", "</minimax:tool_call>", "<think>", "</think>", "[e~["]),
     "olmo3": ("OLMo 3", ["<|im_start|>", "<functions>", "</functions>", "<function_calls>", "</function_calls>", "<|im_end|>"]),
@@ -95,21 +96,22 @@ FAMILIES = {
     "kimi_linear": ("moonshotai-Kimi-K2", ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>",
                     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
                     "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|im_end|>"]),
-    "glm4_moe": ("GLM-4.6", ["[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>", "<tool_call>", "</tool_call>",
-                 "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>", "<|user|>"]),
-    "glm4_moe_lite": ("GLM-4.7-Flash", ["[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>", "<tool_call>", "</tool_call>",
-                      "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>", "<|user|>"]),
-    "deepseek_v3": ("deepseek-ai-DeepSeek-V3.2", ["<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "｜DSML｜", "<think>", "</think>",
-                    "<｜end▁of▁sentence｜>"]),
-    "qwen3_5": ("Qwen3.5-4B", ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]),
+    "glm4_moe": ("GLM-4.6", GLM),
+    "glm4_moe_lite": ("GLM-4.7-Flash", GLM),
+    "glm5_next": ("GLM-5.2", GLM),
+    "deepseek_v3": ("deepseek-ai-DeepSeek-V3.2", DEEPSEEK),
+    "deepseek_v4": ("deepseek-ai-DeepSeek-V4", DEEPSEEK),
+    "qwen3_5": ("Qwen3.5-4B", QWEN),
+    "qwen3_5 as Qwen3.8": ("community-Qwen3.8-27B-froggeric-v22", QWEN),
     "qwen3_moe": ("Qwen3-Coder", ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]),
-    "qwen3": ("Qwen-Qwen3-0.6B", ["<|im_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<|im_end|>"]),
+    "qwen3": ("Qwen-Qwen3-0.6B", QWEN),
     "llama": ("meta-llama-Llama-3.1-8B-Instruct", ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>", "<|eom_id|>", "<|eot_id|>"]),
 }
 WITHOUT = {     # whose templates take no functions
     "gemma3_text": ("npm-gemma3", ["<bos>", "<start_of_turn>", "<end_of_turn>"]),
     "rwkv7": ("llama-cpp-rwkv-world", ["<think>", "</think>", "<|rwkv_tokenizer_end_of_text|>"]),
 }
+OTHERWISE = ("granitemoehybrid", "lfm2", "lfm2_moe", "gpt_oss")     # whose template leaves calls out, or writes them in another of its forms
 HEARS = ("gemma4_unified",)     # whose question has a sound and a picture, too
 TOOLS = [{"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a city",
@@ -140,16 +142,33 @@ def tokenizer(marks):
                       "vocab": {c: i for i, c in enumerate(byte_letters())}}}
 
 
-def grow(golden, to, marks):
-    """The golden folder with a row of the embedding for each mark, and the marks of images and sounds where its config has them."""
+def with_rows(golden, to, marks):
+    """The config of the golden folder, with a row in each table of its tokens for every mark: those of the first tokens once more."""
     with open(os.path.join(golden, "config.json")) as f:
         config = json.load(f)
-    tensors = all_tensors(golden)
-    many_rows(tensors, config["text_config"], [n for n in tensors if "embed_tokens" in n])
+    text = config.get("text_config", config)
+    before, after = text["vocab_size"], 256 + len(marks)  # bytes before the marks
+    if before >= after:
+        return None
+    text["vocab_size"] = after
+    with open(os.path.join(golden, "model.safetensors"), "rb") as f:
+        head, data, out = json.loads(f.read(struct.unpack("<Q", f.read(8))[0])), f.read(), b""
+    head.pop("__metadata__", None)
+    for name, t in head.items():
+        one = data[slice(*t["data_offsets"])]
+        if t["shape"][0] == before and any(w in name for w in ("embed", "head.weight", "tid2eid")):
+            one += one[:len(one) // before * (after - before)]
+            t["shape"][0] = after
+        t["data_offsets"] = [len(out), len(out) + len(one)]
+        out += one
+    said = json.dumps(head).encode()
+    with open(os.path.join(to, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(said)) + said + out)
     for member, mark in (("boi", "<|image>"), ("image", "<|image|>"), ("eoi", "<image|>"), ("boa", "<|audio>"), ("audio", "<|audio|>")):
-        config[member + "_token_id"] = 256 + marks.index(mark)
-    config["eoa_token_index"] = 256 + marks.index("<audio|>")
-    write_tensors(os.path.join(to, "model.safetensors"), tensors, "BF16")
+        if member + "_token_id" in config and mark in marks:
+            config[member + "_token_id"] = 256 + marks.index(mark)
+    if "eoa_token_index" in config:
+        config["eoa_token_index"] = 256 + marks.index("<audio|>")
     return config
 
 
@@ -160,8 +179,8 @@ def folder_of(family, to, template=None, opening="", more=()):
     """
     own, marks = {**FAMILIES, **WITHOUT}[family]
     template, marks = template or own, [*more, *marks]
-    kinds = [k for k in ("mlx-q4", "hf-bf16", "mlx-q8") if os.path.exists(os.path.join(GOLDEN, family, k, "config.json"))]
-    golden = os.path.join(os.path.abspath(GOLDEN), family, kinds[0])
+    folder = os.path.join(os.path.abspath(GOLDEN), family.split()[0])
+    golden = [os.path.join(folder, k) for k in ("mlx-q4", "hf-bf16", "mlx-q8") if os.path.exists(os.path.join(folder, k, "config.json"))][0]
     written = {"tokenizer.json": tokenizer(marks), "generation_config.json": {"eos_token_id": 255 + len(marks)},
                "tokenizer_config.json": {"eos_token": marks[-1], "bos_token": marks[0]}}
     if template in WRITTEN:
@@ -171,8 +190,9 @@ def folder_of(family, to, template=None, opening="", more=()):
             written["chat_template.jinja"] = f.read()
     if opening:
         written["chat_template.jinja"] += "{%- if add_generation_prompt %}{{ " + json.dumps(opening) + " }}{% endif %}"
-    if family in HEARS:
-        written["config.json"] = grow(golden, to, marks)
+    config = with_rows(golden, to, marks)
+    if config:
+        written["config.json"] = config
     for name in os.listdir(golden):
         if name not in written and not os.path.exists(os.path.join(to, name)):
             os.symlink(os.path.join(golden, name), os.path.join(to, name))
@@ -194,9 +214,9 @@ class Dialects(unittest.TestCase):
                 server.close()
 
     def calls_of(self, family):
-        self.served(family, self.whole_way)
+        self.served(family, lambda server: self.whole_way(server, family))
         if family in HEARS:
-            self.served(family, lambda server: self.whole_way(server, self.heard(server, family)))
+            self.served(family, lambda server: self.whole_way(server, family, self.heard(server, family)))
 
     def heard(self, server, family):
         """A question with the golden's sound and picture between its words."""
@@ -239,14 +259,16 @@ class Dialects(unittest.TestCase):
                 self.assertEqual(name, "now")
             self.assertEqual(a, {})
 
-    def whole_way(self, server, question=QUESTION):
+    def whole_way(self, server, family, question=QUESTION):
         one = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "parallel_tool_calls": False}
         for more in ({"tool_choice": "required", "parallel_tool_calls": False}, one):
-            r = self.reply(server, [question], **more).json()
+            r = self.reply(server, [question], logprobs=True, **more).json()
             said = r["choices"][0]
             calls = [(c["function"]["name"], c["function"]["arguments"]) for c in said["message"]["tool_calls"]]
             self.assertEqual(said["finish_reason"], "tool_calls")
             self.fits(calls)
+            if family not in OTHERWISE:
+                self.as_template(server, question, said)
             events = self.reply(server, [question], stream=True, **more).events()
             self.assertEqual(streamed(events), calls)
         again = self.reply(server, [question, said["message"], {"role": "tool", "content": "rain", "tool_call_id":
@@ -254,9 +276,23 @@ class Dialects(unittest.TestCase):
         self.fits([(c["function"]["name"], c["function"]["arguments"]) for c in again["choices"][0]["message"]["tool_calls"]])
         # Templates may write a past turn otherwise than the model did, so the question at least is found again.
         usage = again["usage"]
-        self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], r["usage"]["prompt_tokens"] - 16)
+        self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], r["usage"]["prompt_tokens"] - self.opening(server, question))
         self.assertEqual(usage["cache"]["resumed_at"], usage["prompt_tokens_details"]["cached_tokens"])
         self.messages(server)
+
+    def opening(self, server, question):
+        """Tokens by which the template opens an answer."""
+        body = {"messages": [question], "tools": TOOLS, "reasoning_effort": "none"}
+        whole, shut = (server.post("/apply-template", {**body, "add_generation_prompt": a}).json()["prompt"] for a in (True, False))
+        self.assertTrue(whole.startswith(shut))
+        return len(server.post("/tokenize", {"content": whole[len(shut):], "add_special": False, "parse_special": True}).json()["tokens"])
+
+    def as_template(self, server, question, said):
+        """A call begins as the template writes it in a history, but for blanks and the thoughts before."""
+        called, text = said["message"]["tool_calls"], "".join(t["token"] for t in said["logprobs"]["content"])
+        shown = server.post("/apply-template", {"messages": [question, {**said["message"], "content": ""}], "tools": TOOLS}).json()["prompt"]
+        begun = text[:text.index(called[0]["function"]["name"])].split("</think>")[-1]
+        self.assertIn("".join(begun.split()), "".join(shown.split()))
 
     def messages(self, server):
         tools = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in TOOLS]
@@ -291,7 +327,7 @@ def main():
         print("skipped: %s or %s is not there" % (GOLDEN, TEMPLATES))
         sys.exit(77)
     for family in FAMILIES:
-        setattr(Dialects, "test_" + family, lambda self, family=family: self.calls_of(family))
+        setattr(Dialects, "test_" + family.replace(" ", "_"), lambda self, family=family: self.calls_of(family))
     for family in WITHOUT:
         setattr(Dialects, "test_" + family, lambda self, family=family: self.refusal_of(family))
     unittest.main(verbosity=1)

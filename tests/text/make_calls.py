@@ -64,6 +64,12 @@ def py(n, a):
     return n + "(" + ", ".join("%s=%s" % (k, python(v)) for k, v in a.items()) + ")"
 
 
+def dsml(block):
+    tag = lambda name: BAR + "DSML" + BAR + name
+    return dict(says=tag(block + ">"), one=marked(("<%s name=\"" % tag("invoke"), '">'), ("<%s name=\"" % tag("parameter"), '"', "</%s>" % tag("parameter")),
+                "</%s>" % tag("invoke"), True), around=("<%s>\n" % tag(block), "\n</%s>" % tag(block)), between="\n", close="\n</%s>" % tag(block))
+
+
 # says: what the template has; one: how a call is written; around, between: of all calls; think; close: what may be missing at the end.
 DIALECTS = {
     "qwen3-coder": dict(says="<tool_call> <function=", one=qwen, between="\n", close="\n</tool_call>"),
@@ -93,10 +99,8 @@ DIALECTS = {
     "deepseek-r1": dict(says=ds("tool", "call", "begin"), one=lambda n, a: ds("tool", "call", "begin") + "function" + ds("tool", "sep") + n + "\n```json\n"
                         + compact(a) + "\n```" + ds("tool", "call", "end"), around=(ds("tool", "calls", "begin"), ds("tool", "calls", "end")), between="\n",
                         close=ds("tool", "calls", "end")),
-    "deepseek-v3.2": dict(says=BAR + "DSML" + BAR, one=marked(("<%sDSML%sinvoke name=\"" % (BAR, BAR), '">'),
-                          ("<%sDSML%sparameter name=\"" % (BAR, BAR), '"', "</%sDSML%sparameter>" % (BAR, BAR)), "</%sDSML%sinvoke>" % (BAR, BAR), True),
-                          around=("<%sDSML%sfunction_calls>\n" % (BAR, BAR), "\n</%sDSML%sfunction_calls>" % (BAR, BAR)), between="\n",
-                          close="\n</%sDSML%sfunction_calls>" % (BAR, BAR)),
+    "deepseek-v3.2": dsml("function_calls"),
+    "deepseek-v4": dsml("tool_calls"),
     "minimax": dict(says="<minimax:tool_call>", one=marked(('<invoke name="', '">'), ('<parameter name="', '">', "</parameter>"), "</invoke>"),
                     around=("<minimax:tool_call>\n", "\n</minimax:tool_call>"), between="\n", close="\n</minimax:tool_call>"),
     "seed": dict(says="<seed:tool_call>", one=lambda n, a: "<seed:tool_call>\n" + marked(("<function=", ">"), ("<parameter=", ">", "</parameter>"),

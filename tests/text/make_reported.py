@@ -23,7 +23,7 @@ TOOLS = {
 }
 SAYS = {"qwen": "<tool_call> <function=", "hermes": "<tool_call>", "glm": "<arg_key>", "minimax": "<minimax:tool_call>",
         "kimi": "<|tool_call_begin|>", "mistral": "[ARGS]", "mistral list": "[TOOL_CALLS]", "gemma": "<|tool_call>",
-        "harmony": "<|channel|>commentary", "lfm": "<|tool_call_start|>", "dsml": D, "deepseek": "tool%scall%sbegin" % (S, S),
+        "harmony": "<|channel|>commentary", "lfm": "<|tool_call_start|>", "dsml": D + "function_calls>", "dsml 4": D + "tool_calls>", "deepseek": "tool%scall%sbegin" % (S, S),
         "llama": "Environment: ipython", "granite": "<|tool_call|>", "cohere": "<|START_ACTION|>",
         "apertus": "<|tools_prefix|>", "seed": "<seed:tool_call>"}
 cases = []
@@ -220,6 +220,10 @@ case("sglang#40236, the other block", "dsml", wrap(inv("now"), "tool_calls"), ("
 case("sglang#40236, no block", "dsml", inv("get_weather", ("city", "true", "Lima")), ("get_weather", {"city": "Lima"}))
 case("sglang#40236, no block, text around", "dsml", "First.\n\n" + inv("get_weather", ("city", "true", "Lima")) + "\n\nThen.", ("get_weather", {"city": "Lima"}), content="First.Then.")
 case("sglang#40236, the block is not closed", "dsml", "<%sfunction_calls>\n" % D + inv("now"), ("now", {}))
+case("mlx-lm PR 1337", "dsml 4", wrap(inv("get_weather", ("city", "true", "Paris"), ("days", "false", "3")) + "\n" + inv("now"), "tool_calls"), ("get_weather", {"city": "Paris", "days": 3}), ("now", {}))
+case("sglang#40236, the older block", "dsml 4", wrap(inv("now")), ("now", {}))
+case("sglang#40236, the block is closed alone", "dsml 4", inv("get_weather", ("city", "true", "Lima")) + "\n</%stool_calls>" % D, ("get_weather", {"city": "Lima"}))
+case("colibri PR 948, thoughts before", "dsml 4", "Rain?</think>\n\n" + wrap(inv("get_weather", ("city", "true", "Lima")), "tool_calls"), ("get_weather", {"city": "Lima"}), thinking=True, thought="Rain?")
 case("smg PR 895, JSON in the call", "dsml", wrap('<%sinvoke name="get_weather">\n{"city": "Tokyo"}\n</%sinvoke>' % (D, D)), ("get_weather", {"city": "Tokyo"}))
 case("vmlx#165", "dsml", "Reading.\n\n" + wrap(inv("read", ("filePath", "true", "/a b.md"))), read("/a b.md"), content="Reading.")
 # ---- Llama, Granite, Seed

@@ -334,6 +334,7 @@ static int one_template(const char *path, const char *name)
 	struct buf file;
 	struct err err;
 	int seen = 0;
+	bool other = false; /* its calls open as another dialect's */
 
 	buf_init(&file);
 	CHECK(!file_read(path, 1 << 20, &file, &err), "%s", err.msg);
@@ -354,11 +355,13 @@ static int one_template(const char *path, const char *name)
 			/* The last place before the arguments where a call opens. */
 			end = memmem(out.text.p, out.text.n, "Lima", 4);
 			for (const struct dialect *const *l = dialects_of(t); *l; l++)
-				for (at = out.text.p; (at = strstr(at, (*l)->open)) && at < end; at++)
+				for (at = out.text.p; (at = strstr(at, (*l)->open)) && at < end; at++) {
+					other |= *(*l)->open && (*l)->held && strcmp((*l)->open, d->open) != 0;
 					if ((*l)->held == d->held && (!best || at > best)) {
 						best = at;
 						d = *l;
 					}
+				}
 			if (best) {
 				at = best + strlen(d->open);
 				CHECK(takes(g, d, at, (size_t)(out.text.p + out.text.n - at), &m),
@@ -369,11 +372,46 @@ static int one_template(const char *path, const char *name)
 		}
 		template_output_fini(&out);
 	}
+	CHECK(seen || !other, "%s: is to call as %s, and its history does otherwise", name, dialect_taught(t)->open);
 	if (!seen)
 		printf("%s: %s, but no call of its history was found\n", name, d->name);
 	template_close(t);
 	buf_fini(&file);
 	return seen;
+}
+
+/* Two dialects of one name differ in what is around the calls: the template's own is begun, and held to. */
+static void taught(void)
+{
+	static const char *const table[][2] = {
+		{ "{{ '<' + mark + 'function_calls>' }} \xef\xbd\x9c"
+		  "DSML\xef\xbd\x9c",
+		  "<\xef\xbd\x9c"
+		  "DSML\xef\xbd\x9c"
+		  "function_calls>" },
+		{ "{{ '<' + mark + 'tool_calls>' }} \xef\xbd\x9c"
+		  "DSML\xef\xbd\x9c",
+		  "<\xef\xbd\x9c"
+		  "DSML\xef\xbd\x9c"
+		  "tool_calls>" },
+		{ "<arg_key>k</arg_key><arg_value>v</arg_value>", "<tool_call>get<" },
+		{ "<arg_key>k</arg_key>\n<arg_value>v</arg_value>", "<tool_call>get\n" },
+	};
+
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		struct template *t;
+		struct buf b;
+		const char *want = table[i][1];
+
+		CHECK(!template_open(&t, table[i][0], strlen(table[i][0]), NULL, NULL), "%s", table[i][0]);
+		buf_init(&b);
+		dialect_taught(t)->lead(&b, "get");
+		buf_puts(&b, "<");
+		CHECK(!strncmp(b.p, want, strlen(want)), "%s: begins a call with %s", table[i][0], b.p);
+		CHECK(!strncmp(want, dialects_of(t)[0]->open, strlen(dialects_of(t)[0]->open)), "%s", table[i][0]);
+		buf_fini(&b);
+		template_close(t);
+	}
 }
 
 /* An agent's thousand tools: prepared for little in every dialect, and not by holding their arguments to nothing. */
@@ -701,6 +739,7 @@ int main(int argc, char **argv)
 		if (dialects[i] != &dialect_harmony_role)
 			refuses(dialects[i]);
 	}
+	taught();
 	random_values(&dialect_hermes, CALLS_JSON, times);
 	random_values(&dialect_tagged, CALLS_TAGGED, times);
 	random_values(&dialect_llama, CALLS_LLAMA, times);

@@ -537,12 +537,15 @@ DIALECT(minimax, "minimax", "<minimax:tool_call>", NULL, other_marks);
 DIALECT(seed, "seed", "<seed:tool_call>", &seeds, other_marks);
 DIALECT(dsml, "deepseek tags", "<" DSML "function_calls>", NULL, other_marks);
 DIALECT(dsml_calls, "deepseek tags", "<" DSML "tool_calls>", NULL, other_marks);
-const struct dialect dialect_dsml_bare = { .name = "deepseek tags",
-	                                   .open = "<" DSML "invoke name=\"",
-	                                   .begins = begins_bare,
-	                                   .read = read_bare,
-	                                   .lead = dsml_lead,
-	                                   .form = &dsml };
+#define DSML_BARE(id, whole)                                                     \
+	const struct dialect dialect_##id = { .name = "deepseek tags",           \
+		                              .open = "<" DSML "invoke name=\"", \
+		                              .begins = begins_bare,             \
+		                              .read = read_bare,                 \
+		                              .lead = whole##_lead,              \
+		                              .form = &whole }
+DSML_BARE(dsml_bare, dsml);
+DSML_BARE(dsml_calls_bare, dsml_calls);
 const struct dialect dialect_glm_json = {
 	.name = "glm", .open = "<tool_call>", .begins = begins_json, .read = read_json, .lead = glm_lead, .form = &glm
 };

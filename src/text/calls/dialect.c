@@ -26,6 +26,9 @@ static const struct {
 	{ "<seed:tool_call>", NULL, LIST(&dialect_seed) },
 	{ "\xef\xbd\x9c"
 	  "DSML\xef\xbd\x9c",
+	  "function_calls>", LIST(&dialect_dsml_calls, &dialect_dsml, &dialect_dsml_calls_bare) },
+	{ "\xef\xbd\x9c"
+	  "DSML\xef\xbd\x9c",
 	  NULL, LIST(&dialect_dsml, &dialect_dsml_calls, &dialect_dsml_bare) },
 	{ "tool\xe2\x96\x81"
 	  "call\xe2\x96\x81"

@@ -68,7 +68,7 @@ extern const struct dialect dialect_mistral, dialect_kimi, dialect_deepseek, dia
 	dialect_functionary, dialect_tagged_json, dialect_wrapped_json, dialect_harmony, dialect_harmony_role,
 	dialect_harmony_analysis, dialect_harmony_bare;
 extern const struct dialect dialect_glm, dialect_glm_tight, dialect_minimax, dialect_seed, dialect_dsml,
-	dialect_dsml_calls, dialect_dsml_bare, dialect_glm_json;
+	dialect_dsml_calls, dialect_dsml_bare, dialect_dsml_calls_bare, dialect_glm_json;
 extern const struct dialect dialect_lfm, dialect_olmo, dialect_gemma;
 
 /* ---- for dialects (split.c) ---- */
