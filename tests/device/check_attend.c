@@ -21,6 +21,7 @@ static const struct shape shapes[] = {
 	{ "bf16", "bf16", 32, 4, 2, 3, .norms = true, .gate = true, .n_freq = 16 },
 	{ "u8g32", "u8g32", 32, 4, 2, 16, .sinks = true, .n_freq = 8 },
 	{ "u4g32", "u4g32", 32, 4, 2, 5, .cap = 30, .v_norm = true, .n_freq = 16, .adjacent = true },
+	{ "tq4", "tq3", 64, 4, 2, 5, .sinks = true, .n_freq = 16 },
 	{ "bf16", "bf16", 64, 6, 2, 16, .norms = true, .n_freq = 32 },
 	{ "bf16", "bf16", 128, 20, 1, 16, .window = 90, .sinks = true, .cap = 5, .n_freq = 16, .gate = true },
 	{ "bf16", "bf16", 256, 8, 2, 16, .norms = true, .gate = true, .n_freq = 32 },
@@ -31,6 +32,11 @@ static const struct shape shapes[] = {
 	{ "u8g128", "u8g64", 256, 4, 2, 16, .n_freq = 32, .bend_every = 100, .gate = true },
 	{ "u4g64", "u8g128", 128, 40, 2, 16, .sinks = true, .n_freq = 64 },
 	{ "bf16", "bf16", 512, 10, 1, 16, .norms = true, .n_freq = 64, .v_is_key = true },
+	{ "tq3", "tq2", 64, 8, 2, 16, .norms = true, .n_freq = 32, .window = 150, .bend_every = 100, .gate = true },
+	{ "tq4", "tq3", 256, 8, 2, 16, .norms = true, .gate = true, .n_freq = 32 },
+	{ "u8g64", "tq4", 64, 6, 2, 7, .cap = 20, .n_freq = 16, .stretch = 30 },
+	{ "tq2", "bf16", 64, 20, 1, 16, .n_freq = 32 },
+	{ "tq4", "tq4", 512, 10, 1, 16, .sinks = true, .n_freq = 64, .v_is_key = true },
 };
 
 /* One model's layer: what the processor has, and the same on the device. */
@@ -102,6 +108,7 @@ static void world_open(struct world *w)
 		w->m.q_norm = check_up(w->c, w->q_norm, (size_t)s->dim * sizeof(float));
 	if (w->a.k_norm)
 		w->m.k_norm = check_up(w->c, w->k_norm, (size_t)s->dim * sizeof(float));
+	w->m.turned = device_attn_turned(&w->a, &w->layer);
 	if (w->a.sinks)
 		w->m.sinks = check_up(w->c, w->sinks, (size_t)s->heads * sizeof(float));
 }
@@ -196,8 +203,8 @@ static void layer(struct check *c, const struct shape *s)
 	w->c = c;
 	w->shape = s;
 	world_open(w);
-	rows(w, (int[]){ 0, 0 }, (int[]){ long_one, c->small ? 3 : 21 }, "a prompt");
-	rows(w, (int[]){ long_one, c->small ? 3 : 21 }, (int[]){ 1, 3 }, "a step");
+	rows(w, (int[]){ 0, 0 }, (int[]){ long_one, c->small ? 4 : 21 }, "a prompt");
+	rows(w, (int[]){ long_one, c->small ? 4 : 21 }, (int[]){ 1, 3 }, "a step");
 	if (!c->small)
 		rows(w, (int[]){ long_one + 1, 24 }, (int[]){ 270, 1 }, "a chunk");
 	world_close(w);
@@ -206,6 +213,6 @@ static void layer(struct check *c, const struct shape *s)
 
 void check_attend(struct check *c)
 {
-	for (size_t i = 0; i < (c->small ? 3 : sizeof shapes / sizeof *shapes); i++)
+	for (size_t i = 0; i < (c->small ? 4 : sizeof shapes / sizeof *shapes); i++)
 		layer(c, &shapes[i]);
 }

@@ -1,7 +1,7 @@
 /* Whole models on a device against the processor: every logit of prompts, of steps with several sequences, and of drafts that are
  * taken back, at the processor's best level of plain arithmetic, by memcmp.
  *
- *     models_test DEVICE [--arith f32] FOLDER...     which must all be served
+ *     models_test DEVICE [--arith f32] [--kv KEYS VALUES] FOLDER...     which must all be served; rows of the cache in these formats
  *     models_test DEVICE --families                  one folder of every family: those that are refused say why
  *     models_test DEVICE --make SHAPE FOLDER         makes a folder first (made_model.h)
  *     models_test DEVICE --speed FOLDER [small] [csv=FILE]   times on the device, then on the processor */
@@ -18,6 +18,7 @@ enum { SLOTS = 2, ROWS = 48, TAPE = 4, PROMPT = 41 };
 
 static const char *device;
 static enum arith arith = ARITH_FAST;
+static struct kv_rows kv; /* empty: what goes with arith */
 static int served, refused, failed;
 
 /* The highest level whose bits every device can repeat. */
@@ -98,7 +99,8 @@ static void compare(const char *folder, bool must)
 		                 .slots = SLOTS,
 		                 .ctx_max = 128,
 		                 .step_rows = ROWS,
-		                 .tape_rows = TAPE };
+		                 .tape_rows = TAPE,
+		                 .kv = kv };
 	struct pair *p = xcalloc(1, sizeof *p);
 	struct err err;
 	int code;
@@ -172,6 +174,10 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[i], "--arith")) {
 		arith = ARITH_F32;
 		i += 2;
+	}
+	if (i + 2 < argc && !strcmp(argv[i], "--kv")) {
+		kv.all = (struct kv_pair){ kv_format_find(argv[i + 1]), kv_format_find(argv[i + 2]) };
+		i += 3;
 	}
 	if (argc > 3 && !strcmp(argv[2], "--speed"))
 		return speed(argc, argv);

@@ -83,6 +83,22 @@ class Test(unittest.TestCase):
         self.assertEqual(got, want)
         s.close()
 
+    def test_few_bits(self):
+        """Keys and values of 3.5 bits are rotated; the device goes on from what the processor wrote."""
+        said_by = []
+        with tempfile.TemporaryDirectory() as kept:
+            for device, bits in (("cpu", "3.5"), (DEVICE, "3.5"), ("cpu", "4")):
+                s = self.serve(TINY, device, "--kv-bits", bits, "--prompt-cache-dir", kept)
+                replies = [s.post(CHAT, a) for a in ASKS]
+                said_by.append([said(r) for r in replies])
+                if device == DEVICE:
+                    for r in replies:
+                        self.assertGreater(r.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+                s.until("all is written", disk_pending=0, disk_queue_bytes=0)
+                s.close()
+        self.assertEqual(said_by[1], said_by[0])
+        self.assertNotEqual(said_by[2], said_by[0])
+
     def test_a_quantised_file(self):
         """Q4_K_M of this model has Q4_K, Q5_0, Q5_1, Q6_K and Q8_0."""
         with tempfile.TemporaryDirectory() as folder:

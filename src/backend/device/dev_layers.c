@@ -18,20 +18,15 @@ static int group_of(const struct pass *p, const struct kv_view *view)
 }
 
 /* NULL view: the queries alone. */
-static bool attn_served(struct dev *d, const struct attn *a, const struct kv_view *view, int layer)
+static bool attn_served(struct dev *d, const struct attn *a, const struct kv_view *view)
 {
-	const struct kv_layer *l = view ? &view->layer[layer] : NULL;
-
 	if (a->chunk || a->q_bend_from) {
 		dev_refuse(d, "attention in chunks, and queries that grow from position 1 on");
 		return false;
 	}
-	if (!view && a->dim <= 512 && a->dim % 4 == 0)
+	if (device_attn_serves(a) && (!view || (view->dim == a->dim && view->dim_v == a->dim)))
 		return true;
-	if (view && view->dim == a->dim && view->dim_v == a->dim && device_attn_serves(a, l))
-		return true;
-	dev_refuse(d, "attention of heads of %d dims, keys of %s and values of %s of %d", a->dim,
-	           l ? l->fmt[KV_KEYS]->name : "none", l ? l->fmt[KV_VALUES]->name : "none", view ? view->dim_v : 0);
+	dev_refuse(d, "attention of heads of %d dims, with values of %d", a->dim, view ? view->dim_v : a->dim);
 	return false;
 }
 
@@ -62,7 +57,7 @@ void dev_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row,
 	struct device_attn m;
 	struct err err;
 
-	if (dev_idle(d) || !attn_served(d, a, view, layer))
+	if (dev_idle(d) || !attn_served(d, a, view))
 		return;
 	if (k && !view) {
 		dev_refuse(d, "attention over rows that no cache holds");
@@ -85,12 +80,13 @@ void dev_attend(struct pass *p, float *out, const struct attn *a, const float *q
 	struct device_attn m;
 	struct err err;
 
-	if (dev_idle(d) || !attn_served(d, a, view, layer))
+	if (dev_idle(d) || !attn_served(d, a, view))
 		return;
 	units = dev_units_of(p, a);
 	shape = attend_shape_of(a, q_row, q_head, view, layer);
 	m = memory_of(p, a, view);
 	m.attend_shape = dev_shape_of(d, &shape, sizeof shape);
+	m.turned = device_attn_turned(a, &view->layer[layer]);
 	m.units = dev_table(d, units->at);
 	m.part = units->part_bytes ? dev_room(d, ROOM_PART, units->part_bytes) : none;
 	if (!dev_idle(d))

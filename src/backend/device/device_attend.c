@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/rope.h"
+#include "quant/kv_layout.h"
 
 enum {
 	SEGMENT = 256, /* of attend.cl */
@@ -12,32 +13,41 @@ enum {
 	ENOUGH_GROUPS = 264 /* two work-groups a multiprocessor of the widest device: units alone fill it */
 };
 
-static const struct {
-	const char *name;
-	struct kv_shape shape;
-} kv_served[] = {
-	{ "f32", { 32, 0, 0, 0 } },   { "bf16", { 16, 0, 0, 0 } },    { "u8g32", { 8, 32, 0, 0 } },
-	{ "u8g64", { 8, 64, 0, 0 } }, { "u8g128", { 8, 128, 0, 0 } }, { "u4g32", { 4, 32, 0, 0 } },
-	{ "u4g64", { 4, 64, 0, 0 } }, { "u4g128", { 4, 128, 0, 0 } },
-};
-
-/* bits 0: the format is not served. */
-static struct kv_shape kv_shape_of(const struct kv_layer *layer, enum kv_side side)
+/* For heads of dim. */
+static struct kv_shape kv_shape_of(const struct kv_layer *layer, enum kv_side side, int dim)
 {
-	struct kv_shape s = { 0 };
+	struct kv_layout l = kv_layout_of(layer->fmt[side], dim);
+	struct kv_shape s = { .bits = l.bits,
+		              .group = l.group,
+		              .row_bytes = (int)layer->row_bytes[side],
+		              .at = (int)layer->at[side],
+		              .unit = l.unit };
 
-	for (size_t i = 0; i < sizeof kv_served / sizeof *kv_served; i++)
-		if (!strcmp(kv_served[i].name, layer->fmt[side]->name))
-			s = kv_served[i].shape;
-	s.row_bytes = (int)layer->row_bytes[side];
-	s.at = (int)layer->at[side];
+	memcpy(s.book, l.book, sizeof s.book);
 	return s;
 }
 
-bool device_attn_serves(const struct attn *a, const struct kv_layer *layer)
+/* The rotation, which is the same for keys and values. */
+static struct kv_turn kv_turn_of(const struct kv_layer *layer, int dim)
 {
-	return a->dim <= DIM_MOST && a->dim % 4 == 0 && kv_shape_of(layer, KV_KEYS).bits &&
-	       kv_shape_of(layer, KV_VALUES).bits;
+	struct kv_layout l = kv_layout_of(layer->fmt[KV_KEYS], dim);
+	struct kv_turn turn;
+
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < 32; i++)
+			turn.negative[round][i] = l.negative[round][i];
+	return turn;
+}
+
+bool device_attn_serves(const struct attn *a)
+{
+	return a->dim <= DIM_MOST && a->dim % 4 == 0;
+}
+
+bool device_attn_turned(const struct attn *a, const struct kv_layer *layer)
+{
+	return kv_layout_of(layer->fmt[KV_KEYS], a->dim).unit != 0 ||
+	       kv_layout_of(layer->fmt[KV_VALUES], a->dim).unit != 0;
 }
 
 struct append_shape append_shape_of(const struct attn *a, size_t q_row, size_t q_head, const struct kv_view *v,
@@ -61,7 +71,9 @@ struct append_shape append_shape_of(const struct attn *a, size_t q_row, size_t q
 	assert(a->dim <= DIM_MOST);
 	if (v) {
 		s.page_rows = v->page_rows, s.page_max = v->page_max, s.page_bytes = (int)v->page_bytes;
-		s.k = kv_shape_of(&v->layer[layer], KV_KEYS), s.v = kv_shape_of(&v->layer[layer], KV_VALUES);
+		s.k = kv_shape_of(&v->layer[layer], KV_KEYS, a->dim);
+		s.v = kv_shape_of(&v->layer[layer], KV_VALUES, a->dim);
+		s.turn = kv_turn_of(&v->layer[layer], a->dim);
 	}
 	return s;
 }
@@ -78,14 +90,15 @@ struct attend_shape attend_shape_of(const struct attn *a, size_t q_row, size_t q
 		.page_rows = v->page_rows,
 		.page_max = v->page_max,
 		.page_bytes = (int)v->page_bytes,
-		.k = kv_shape_of(&v->layer[layer], KV_KEYS),
-		.v = kv_shape_of(&v->layer[layer], KV_VALUES),
+		.k = kv_shape_of(&v->layer[layer], KV_KEYS, a->dim),
+		.v = kv_shape_of(&v->layer[layer], KV_VALUES, a->dim),
 		.window = a->window,
 		.first = a->first,
 		.both_ways = a->both_ways,
 		.scale = a->scale,
 		.cap = a->softcap,
 		.cap_by = a->softcap != 0 ? 2.0f * a->scale / a->softcap : 0.0f,
+		.turn = kv_turn_of(&v->layer[layer], a->dim),
 	};
 }
 
@@ -178,10 +191,11 @@ int device_append(struct kernel_set *s, const struct device_attn *m, const struc
 int device_attend(struct kernel_set *s, const struct device_attn *m, const struct attn *a, struct dmem out,
                   struct dmem q, struct dmem gate, int n_unit, int segments, struct err *err)
 {
-	const char *module = a->dim <= 64  ? "attend_64" :
-	                     a->dim <= 128 ? "attend_128" :
-	                     a->dim <= 256 ? "attend_256" :
-	                                     "attend_512";
+	static const char *const modules[2][4] = {
+		{ "attend_64", "attend_128", "attend_256", "attend_512" },
+		{ "attend_turned_64", "attend_turned_128", "attend_turned_256", "attend_turned_512" },
+	};
+	const char *module = modules[m->turned][a->dim <= 64 ? 0 : a->dim <= 128 ? 1 : a->dim <= 256 ? 2 : 3];
 	int groups = n_unit * a->heads_kv * head_parts(a), code;
 
 	if (!segments)

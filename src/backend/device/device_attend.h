@@ -17,11 +17,14 @@ struct device_attn {
 	struct dmem q_norm, k_norm, sinks;
 	struct dmem units; /* struct attend_unit, as attend_units_cut made them */
 	struct dmem part;  /* attend_part_bytes of them */
+	bool turned;       /* device_attn_turned of the layer */
 };
 
-/* Can the device's kernels read and write this layer?  Heads up to 512 dims, a multiple of 4, both sides of one size; rows of
- * floats, bf16, or codes of 8 and 4 bits in groups. */
-bool device_attn_serves(const struct attn *, const struct kv_layer *);
+/* Can the device's kernels read and write these heads?  Up to 512 dims, a multiple of 4, both sides of one size, in every
+ * format. */
+bool device_attn_serves(const struct attn *);
+/* Are keys or values rotated? */
+bool device_attn_turned(const struct attn *, const struct kv_layer *);
 
 /* The parts of a layer that the kernels read. */
 struct append_shape append_shape_of(const struct attn *, size_t q_row, size_t q_head, const struct kv_view *,

@@ -13,10 +13,17 @@ struct attend_unit {
 	int row, n;
 };
 
-/* How a side of the cache is written: bits of a number, and how many of them share a scale (0: floats). */
+/* How a side of the cache is written: bits of a number, and how many of them share a scale (0: floats, or a rotated row). */
 struct kv_shape {
 	int bits, group, row_bytes;
-	int at; /* of head 0, in a page */
+	int at;      /* of head 0, in a page */
+	float unit;  /* of the book's entries, where rows are rotated; 0: they are not */
+	int book[4]; /* its 16 entries, a byte each */
+};
+
+/* The signs of a rotation's two rounds: bit i of word w is of element 16 w + i (quant/kv/kv_coded.c). */
+struct kv_turn {
+	int negative[2][32];
 };
 
 /* Keys and values of one layer in their pages, and the queries that attend to them. */
@@ -28,6 +35,7 @@ struct attend_shape {
 	int window, first, both_ways;
 	float scale, cap; /* cap 0: none */
 	float cap_by;     /* 2 scale / cap */
+	struct kv_turn turn;
 };
 
 struct append_shape {
@@ -38,6 +46,7 @@ struct append_shape {
 	int n_freq, apart, adjacent; /* of the rotation: pairs (i, i + apart), or neighbours */
 	int norm_from, v_norm, v_is_key;
 	float eps;
+	struct kv_turn turn;
 };
 
 /* An item of a step, for what has a state. */

@@ -1,8 +1,10 @@
 /* kv.c - the list of cache row formats: plain numbers (f32, bf16), and small codes (kv_codes.c, kv_coded.c). */
+#include <assert.h>
 #include <string.h>
 
 #include "quant/kv/kv_coded.h"
 #include "quant/kv/kv_tiles.h"
+#include "quant/kv_layout.h"
 #include "quant/lanes/lane_table.h"
 #include "quant/level_kernels.h"
 
@@ -69,6 +71,28 @@ const struct kv_format *kv_format_find(const char *name)
 		if (!strcmp(kv_formats[i]->name, name))
 			return kv_formats[i];
 	return NULL;
+}
+
+struct kv_layout kv_layout_of(const struct kv_format *f, int dim)
+{
+#define LAYOUT(name, bits, group) { &kv_##name, { bits, group, 0, { 0 }, { { 0 } } } },
+	static const struct {
+		const struct kv_format *of;
+		struct kv_layout layout;
+	} layouts[] = { { &kv_f32, { .bits = 32 } }, { &kv_bf16, { .bits = 16 } }, KV_CODED(LAYOUT) };
+#undef LAYOUT
+	struct kv_layout l = { 0 };
+
+	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+		if (layouts[i].of == f)
+			l = layouts[i].layout;
+	assert(l.bits);
+	if (l.bits < 16 && !l.group) {
+		l.unit = kv_book_unit(l.bits, dim);
+		memcpy(l.book, kv_book(l.bits), sizeof l.book);
+	}
+	memcpy(l.negative, kv_signs, sizeof l.negative);
+	return l;
 }
 
 size_t kv_pair_bytes(struct kv_pair pair, int dim)

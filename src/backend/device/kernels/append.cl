@@ -107,6 +107,68 @@ FN void encode_groups(GLOBAL uchar *row, LOCAL const float *x, LOCAL uchar *code
 	BARRIER();
 }
 
+/* Rotates the first n numbers; n 0: none. */
+FN void turn_local(LOCAL float *x, int n, GLOBAL const struct kv_turn *s, int t)
+{
+	signs_local(x, 1, 0, n, s, 0, 1.0f, t, THREADS);
+	hadamard_local(x, 1, 0, n, t, THREADS);
+	signs_local(x, 1, 0, n, s, 1, n ? div1(1.0f, (float)n) : 0.0f, t, THREADS);
+	hadamard_local(x, 1, 0, n, t, THREADS);
+}
+
+/* Codes and the scale of a rotated vector; not `wanted`: x is left alone, and nothing is written. */
+FN void encode_turned(GLOBAL uchar *row, LOCAL const float *x, LOCAL uchar *code, LOCAL float *shared, int dim, int wanted, int is_key,
+                      GLOBAL const struct kv_shape *k, SCRATCH_PARAM, int t)
+{
+	float norm = 0.0f, xy = 0.0f, yy = 0.0f, inv;
+
+	if (t < 16)
+		for (int i = t; i < dim; i += 16)
+			norm = fma1(x[i], x[i], norm);
+	norm = tree16(norm, sh, t);
+	if (t == 0)
+		shared[0] = norm;
+	BARRIER();
+	norm = shared[0];
+	inv = wanted && norm >= 1e-30f ? div1(sqrt1(div1((float)dim, norm)), k->unit) : 0.0f;
+	for (int i = t; i < dim && wanted; i += THREADS) {
+		float v = mul1(x[i], inv);
+		int c = 0;
+
+		for (int e = 0; e + 1 < 1 << k->bits; e++) /* what is not a number is 0 */
+			c = v > mul1(0.5f, add1(kv_entry(k, e), kv_entry(k, e + 1))) ? e + 1 : c;
+		code[i] = (uchar)c;
+	}
+	BARRIER();
+	if (t < 16 && wanted)
+		for (int i = t; i < dim; i += 16) {
+			float y = kv_entry(k, code[i]);
+
+			xy = fma1(x[i], y, xy);
+			yy = fma1(y, y, yy);
+		}
+	xy = tree16(xy, sh, t);
+	yy = tree16(yy, sh, t);
+	if (t == 0 && wanted)
+		*(GLOBAL float *)(row + kv_scales_at(k, dim)) = norm < 1e-30f ? 0.0f : is_key ? div1(norm, xy) : div1(xy, yy);
+	BARRIER();
+}
+
+/* Byte i of codes of 2 or 3 bits: two bits each of 16 codes in four parts of a chunk, and then their upper bits. */
+FN uint packed_byte(LOCAL const uchar *code, int bits, int i)
+{
+	int each = 8 * bits;
+	LOCAL const uchar *c = code + i / each * CHUNK;
+	uint byte = 0;
+
+	i %= each;
+	if (i < 16)
+		return (c[i] & 3u) | (c[16 + i] & 3u) << 2 | (c[32 + i] & 3u) << 4 | (c[48 + i] & 3u) << 6;
+	for (int b = 0; b < 8; b++)
+		byte |= (c[8 * (i - 16) + b] >> 2 & 1u) << b;
+	return byte;
+}
+
 /* Writes a vector as a row of the cache; codes are there for those of 8 bits and less. */
 FN void write_row(GLOBAL uchar *row, LOCAL const float *x, LOCAL const uchar *code, int dim, int bits, int t)
 {
@@ -121,6 +183,9 @@ FN void write_row(GLOBAL uchar *row, LOCAL const float *x, LOCAL const uchar *co
 	else if (bits == 8)
 		for (int i = t; i < codes; i += THREADS)
 			row[i] = code[i];
+	else if (bits < 4)
+		for (int i = t; i < codes / 8 * bits; i += THREADS)
+			row[i] = (uchar)packed_byte(code, bits, i);
 	else
 		for (int i = t; i < codes / 2; i += THREADS) {
 			LOCAL const uchar *c = code + i / 32 * CHUNK + i % 32;
@@ -160,6 +225,7 @@ KERNEL(THREADS) append(MEM(float, q), MEM(const float, k), MEM(const float, v), 
 	GLOBAL float *at = q + (long)row * s->q_row + (long)BID * s->q_head;
 	GLOBAL const float *vector = is_q ? at : (keyed ? k : v) + ((long)row * s->heads_kv + (is_key ? h : h - s->heads_kv)) * dim;
 	GLOBAL uchar *to = kv;
+	int turned = is_q ? s->k.unit != 0.0f : written && side->unit != 0.0f;
 
 	if (written)
 		to += kv_row_at(page, s->page_max, s->page_rows, s->page_bytes, side, rows[row].item, is_key ? h : h - s->heads_kv,
@@ -169,10 +235,15 @@ KERNEL(THREADS) append(MEM(float, q), MEM(const float, k), MEM(const float, v), 
 	BARRIER();
 	norm_local(x + from, dim - from, gain, s->eps, gain || (!keyed && s->v_norm), shared, SCRATCH_OF(scratch), t);
 	rotate_local(x, cosines + (long)row * s->n_freq, sines + (long)row * s->n_freq, keyed ? s->n_freq : 0, s, t);
+	for (int i = t; i < dim && is_q && !NONE(bend); i += THREADS)
+		x[i] = mul1(x[i], bend[row]);
+	BARRIER();
+	turn_local(x, turned ? dim : 0, &s->turn, t);
+	encode_turned(to, x, code, shared, dim, written && turned, is_key, side, SCRATCH_OF(scratch), t);
 	encode_groups(to, x, code, shared, dim, written && side->group ? dim / side->group : 0, side, SCRATCH_OF(scratch), t);
 	if (is_q)
 		for (int i = t; i < dim; i += THREADS)
-			at[i] = NONE(bend) ? x[i] : mul1(x[i], bend[row]);
+			at[i] = x[i];
 	else if (written)
 		write_row(to, x, code, dim, side->bits, t);
 }

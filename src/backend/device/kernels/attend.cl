@@ -5,7 +5,7 @@
  * A work-group has a unit of at most Q queries of one head of keys: those of adjacent rows of an item, in order, `of_row` of each.
  * Where few rows meet many keys, work-groups have a segment each (attend_part, then attend_merge), else all of them in turn
  * (attend).  A work-item has a key when scores are made, and two dims of every G-th query when values are summed.  Heads have at
- * most DIM dims. */
+ * most DIM dims.  With TURNED keys or values may be rotated, and heads have DIM dims. */
 #include "dialect.cl"
 #include "math.cl"
 #include "../kernel_shapes.h"
@@ -21,6 +21,11 @@
 #define PAIRS (DIM / 2)
 #define G (THREADS / PAIRS)
 #define OWN (Q / G)
+#if defined(TURNED)
+#define IS_TURNED(side) ((side).unit != 0.0f)
+#else
+#define IS_TURNED(side) 0
+#endif
 #define TOGETHER 4 /* queries that meet a key at once */
 /* Values whose loads are under way at once, and turns of a loop over dims: more only takes PoCL's compiler longer. */
 #if defined(__NVPTX__)
@@ -238,9 +243,37 @@ FN void score_floats(const struct desk *d, GLOBAL const uchar *row, GLOBAL const
 		d->s[(j0 + j) * LINE + t] = tree_own(f[j]);
 }
 
-/* The words of a chunk of codes, a byte each. */
-FN void chunk_words(uint *w, GLOBAL const uint *row, int bits, int chunk)
+#if defined(TURNED)
+/* The entries of a book that four codes name, a byte each. */
+FN uint named_entries(GLOBAL const struct kv_shape *s, uint codes)
 {
+	uint book[4];
+
+	UNROLL
+	for (int i = 0; i < 4; i++)
+		book[i] = (uint)s->book[i];
+	return table16(book, codes);
+}
+
+/* Word i of a chunk of codes of 2 or 3 bits, a byte each. */
+FN uint small_word(GLOBAL const uint *chunk, int bits, int i)
+{
+	uint w = chunk[i % 4] >> (i / 4 * 2) & 0x03030303u;
+
+	return bits == 3 ? w | ((chunk[4 + i / 8] >> (i % 8 * 4) & 15u) * 0x00204081u & 0x01010101u) << 2 : w;
+}
+#endif
+
+/* The words of a chunk of codes, a byte each; of rotated rows the entries that they name. */
+FN void chunk_words(uint *w, GLOBAL const uint *row, GLOBAL const struct kv_shape *s, int chunk)
+{
+	int bits = s->bits;
+
+#if defined(TURNED)
+	for (int i = 0; i < 16 && bits < 4; i++)
+		w[i] = small_word(row + 2 * bits * chunk, bits, i);
+	if (bits >= 4)
+#endif
 	UNROLL
 	for (int i = 0; i < 8; i++) {
 		if (bits == 8) {
@@ -252,13 +285,22 @@ FN void chunk_words(uint *w, GLOBAL const uint *row, int bits, int chunk)
 			w[i] = x & 0x0f0f0f0fu, w[8 + i] = (x >> 4) & 0x0f0f0f0fu;
 		}
 	}
+#if defined(TURNED)
+	for (int i = 0; i < 16 && IS_TURNED(*s); i++)
+		w[i] = named_entries(s, w[i]);
+#endif
+}
+FN int dot_code(GLOBAL const struct kv_shape *s, uint codes, uint q)
+{
+	return IS_TURNED(*s) ? dot_s8s8(codes, q) : dot_u8s8(codes, q);
 }
 
 /* The same for a row of codes: lane i has the words i of its chunks. */
 FN void score_codes(const struct desk *d, GLOBAL const uchar *row, GLOBAL const struct attend_shape *s, int j0, int t)
 {
 	GLOBAL const ushort *scales = (GLOBAL const ushort *)(row + kv_scales_at(&s->k, s->dim));
-	int groups = s->dim / s->k.group, chunks = kv_chunks(s->dim), span = s->k.group > CHUNK ? s->k.group / CHUNK : 1;
+	int turned = IS_TURNED(s->k), groups = turned ? 0 : s->dim / s->k.group, chunks = kv_chunks(s->dim);
+	int span = turned ? chunks : s->k.group > CHUNK ? s->k.group / CHUNK : 1;
 	float f[2][16];
 
 	UNROLL
@@ -270,8 +312,9 @@ FN void score_codes(const struct desk *d, GLOBAL const uchar *row, GLOBAL const 
 			f[j][i] = mul1(bias, i < groups ? d->q_of[(j0 + j) * 17 + i] : 0.0f);
 	}
 	for (int c = 0; c < chunks; c += span) {
-		int g0 = c * CHUNK / s->k.group, g1 = s->k.group == 32 ? g0 + 1 : g0;
-		float low = low_f16(scales[g0]), high = g1 < groups ? low_f16(scales[g1]) : 0.0f;
+		int g0 = turned ? 0 : c * CHUNK / s->k.group, g1 = s->k.group == 32 ? g0 + 1 : g0;
+		float low = turned ? *(GLOBAL const float *)scales : low_f16(scales[g0]);
+		float high = turned ? low : g1 < groups ? low_f16(scales[g1]) : 0.0f;
 		int sum[2][16];
 
 		UNROLL
@@ -282,14 +325,14 @@ FN void score_codes(const struct desk *d, GLOBAL const uchar *row, GLOBAL const 
 		for (int b = c; b < c + span && b < chunks; b++) {
 			uint w[16];
 
-			chunk_words(w, (GLOBAL const uint *)row, s->k.bits, b);
+			chunk_words(w, (GLOBAL const uint *)row, &s->k, b);
 			UNROLL
 			for (int j = 0; j < 2; j++)
 				UNROLL
 				for (int i = 0; i < 16; i++) {
 					LOCAL const uint *q = d->q + (j0 + j) * DIM + b * 16 + i;
 
-					sum[j][i] += 128 * dot_u8s8(w[i], q[0]) + dot_u8s8(w[i], q[DIM / 4]);
+					sum[j][i] += 128 * dot_code(&s->k, w[i], q[0]) + dot_code(&s->k, w[i], q[DIM / 4]);
 				}
 		}
 		UNROLL
@@ -376,6 +419,26 @@ FN void softmax(const struct desk *d, GLOBAL const struct attend_shape *s, int b
 	}
 }
 
+#if defined(TURNED)
+/* value_pair of a rotated row. */
+FN void turned_pair(float *x, GLOBAL const uchar *row, GLOBAL const struct attend_shape *s, int i)
+{
+	float scale = *(GLOBAL const float *)(row + kv_scales_at(&s->v, s->dim));
+	GLOBAL const uchar *chunk = row + i / CHUNK * (CHUNK / 8) * s->v.bits;
+	int four = s->v.bits == 4, at = i % CHUNK, of = four ? 32 : 16;
+	uint two = (uint)((GLOBAL const ushort *)chunk)[at % of / 2] >> (at / of * (four ? 4 : 2)) & (four ? 0x0f0fu : 0x0303u);
+
+	if (s->v.bits == 3) {
+		uint upper = (uint)chunk[16 + at / 8] >> at % 8;
+
+		two |= (upper & 1u) << 2 | (upper & 2u) << 9;
+	}
+	two = named_entries(&s->v, two);
+	x[0] = mul1(scale, (float)((int)(two << 24) >> 24));
+	x[1] = mul1(scale, (float)((int)(two << 16) >> 24));
+}
+#endif
+
 /* Numbers i and i + 1 of a row of values, i even. */
 FN void value_pair(float *x, GLOBAL const uchar *row, GLOBAL const struct attend_shape *s, int i)
 {
@@ -385,6 +448,10 @@ FN void value_pair(float *x, GLOBAL const uchar *row, GLOBAL const struct attend
 		x[0] = low_bf16(two), x[1] = high_bf16(two);
 	} else if (s->v.bits == 32) {
 		x[0] = ((GLOBAL const float *)row)[i], x[1] = ((GLOBAL const float *)row)[i + 1];
+#if defined(TURNED)
+	} else if (IS_TURNED(s->v)) {
+		turned_pair(x, row, s, i);
+#endif
 	} else {
 		GLOBAL const ushort *scales = (GLOBAL const ushort *)(row + kv_scales_at(&s->v, s->dim)) + i / s->v.group;
 		float scale = low_f16(scales[0]), bias = low_f16(scales[s->dim / s->v.group]);
@@ -445,30 +512,73 @@ FN void mixes(float acc[OWN][2], const struct desk *d, GLOBAL const struct atten
 	}
 }
 
+/* Multiplies what the queries have by what a sink leaves of it, and adds that to their sums of weights. */
+FN void sink(float all[OWN][2], float *sum, const struct desk *d, const struct unit *u, GLOBAL const float *sinks, int t)
+{
+	UNROLL
+	for (int o = 0; o < OWN; o++) {
+		int j = t / PAIRS + G * o, there = j < u->n;
+
+		sum[o] = d->l[j];
+		if (sinks && there) {
+			float m = d->m[j], own = sinks[u->head + j % u->of_row], best = max1(own, m), corr = exp_bits(sub1(m, best));
+
+			sum[o] = fma1(sum[o], corr, exp_bits(sub1(own, best)));
+			all[o][0] = mul1(all[o][0], corr), all[o][1] = mul1(all[o][1], corr);
+		}
+	}
+}
+
+#if defined(TURNED)
+/* Rotates what the queries have back, through d->q. */
+FN void turn_back(float all[OWN][2], const struct desk *d, GLOBAL const struct attend_shape *s, int t)
+{
+	int n = IS_TURNED(s->v) ? DIM : 0;
+	LOCAL float *x = (LOCAL float *)d->q;
+
+	BARRIER();
+	UNROLL
+	for (int o = 0; o < OWN; o++) {
+		LOCAL float *at = x + (t / PAIRS + G * o) * DIM + t % PAIRS * 2;
+
+		at[0] = all[o][0], at[1] = all[o][1];
+	}
+	BARRIER();
+	hadamard_local(x, Q, DIM, n, t, THREADS);
+	signs_local(x, Q, DIM, n, &s->turn, 1, 1.0f / DIM, t, THREADS);
+	hadamard_local(x, Q, DIM, n, t, THREADS);
+	signs_local(x, Q, DIM, n, &s->turn, 0, 1.0f, t, THREADS);
+	UNROLL
+	for (int o = 0; o < OWN; o++) {
+		LOCAL const float *at = x + (t / PAIRS + G * o) * DIM + t % PAIRS * 2;
+
+		all[o][0] = at[0], all[o][1] = at[1];
+	}
+}
+#endif
+
 /* What the accumulators of all segments give. */
 FN void finish(float all[OWN][2], const struct desk *d, GLOBAL const struct attend_shape *s, const struct unit *u, GLOBAL float *out,
                GLOBAL const float *gate, GLOBAL const float *sinks, int t)
 {
 	int i0 = t % PAIRS * 2, g = t / PAIRS;
+	float sum[OWN];
 
+	sink(all, sum, d, u, sinks, t);
+#if defined(TURNED)
+	turn_back(all, d, s, t);
+#endif
 	UNROLL
 	for (int o = 0; o < OWN; o++) {
 		int j = g + G * o, row = u->row + j / u->of_row, head = u->head + j % u->of_row;
 
 		if (j < u->n && i0 < s->dim) {
-			float m = d->m[j], sum = d->l[j], corr = 1.0f, r;
+			float r = div1(1.0f, sum[o]);
 			GLOBAL float *to = out + ((long)row * s->heads + head) * s->dim + i0;
 
-			if (sinks) {
-				float best = max1(sinks[head], m);
-
-				corr = exp_bits(sub1(m, best));
-				sum = fma1(sum, corr, exp_bits(sub1(sinks[head], best)));
-			}
-			r = div1(1.0f, sum);
 			UNROLL
 			for (int i = 0; i < 2; i++) {
-				float a = mul1(mul1(all[o][i], corr), r);
+				float a = mul1(all[o][i], r);
 
 				to[i] = gate ? mul1(a, sigmoid_bits(gate[(long)row * s->q_row + (long)head * s->q_head + i0 + i])) :
 				               a;
@@ -576,6 +686,9 @@ KERNEL(THREADS) attend_merge(MEM(float, out), MEM(const float, part), MEM(const 
 {
 	LOCAL float f[4 * Q];
 	LOCAL int in[Q];
+#if defined(TURNED)
+	LOCAL uint turned[Q * DIM];
+#endif
 	struct desk d;
 	USE(float, out);
 	USE_CONST(float, part);
@@ -591,6 +704,9 @@ KERNEL(THREADS) attend_merge(MEM(float, out), MEM(const float, part), MEM(const 
 
 	unit_of(&u, s, units, rows, BID);
 	d.m = f, d.l = f + Q, d.old = f + 2 * Q, d.add = f + 3 * Q, d.in = in;
+#if defined(TURNED)
+	d.q = turned;
+#endif
 	if (t < Q)
 		d.m[t] = -INFINITY, d.l[t] = 0.0f;
 	UNROLL

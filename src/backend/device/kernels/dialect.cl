@@ -67,7 +67,7 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 /* SHFL_XOR(v, m, sh, t): the float v of the work-item whose number differs from t = TID by the bit m < 32.  sh is
  * SCRATCH(sh, threads) of the kernel, which functions take as SCRATCH_PARAM and are given as SCRATCH_OF(sh).
  *
- * dot_u8s8(a, b): the sum of the products of four bytes, of a unsigned, of b signed.
+ * dot_u8s8(a, b): the sum of the products of four bytes, of a unsigned, of b signed.  dot_s8s8: both signed.
  *
  * table16(t, i): the bytes of t, 16 in four words, that four bytes i < 16 name.
  *
@@ -90,6 +90,13 @@ FN int dot_u8s8(uint a, uint b)
 	int r;
 
 	__asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0));
+	return r;
+}
+FN int dot_s8s8(uint a, uint b)
+{
+	int r;
+
+	__asm__("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0));
 	return r;
 }
 FN uint prmt(uint a, uint b, uint which)
@@ -168,6 +175,10 @@ FN int dot_bytes(uint a, uint b, int is_signed)
 FN int dot_u8s8(uint a, uint b)
 {
 	return dot_bytes(a, b, 0);
+}
+FN int dot_s8s8(uint a, uint b)
+{
+	return dot_bytes(a, b, 1);
 }
 /* The first 16 bytes, or all 32. */
 FN void mma_bytes(int *c, const uint *a, uint b0, uint b1, MMA_PARAM, int lane, int is_signed, int all)
