@@ -18,6 +18,7 @@
 #include "store/safetensors.h"
 #include "store/hf/tekken.h"
 #include "store/hf/tiktoken.h"
+#include "store/hf/v4_spelling.h"
 
 enum {
 	TEMPLATE_MAX = 4 << 20,    /* the longest known template has 17 KB */
@@ -173,7 +174,9 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 	if (!file_exists(path))
 		return err_set(err, E_MISSING,
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);
-	return file_read(path, most_of(name), out, err);
+	if (file_read(path, most_of(name), out, err))
+		return err->code;
+	return !strcmp(name, "config.json") && v4_spell_config(out, err) ? err_prefix(err, "%s", path) : 0;
 }
 
 /* ---- the list of shards ---- */
@@ -406,6 +409,20 @@ static int open_shards(struct folder *f, const struct names *l, struct err *err)
 	return 0;
 }
 
+static bool is_v4(const struct folder *f)
+{
+	struct json *config;
+	const char *type;
+	bool yes;
+
+	if (read_json(folder_path(f, "config.json"), DOCUMENT_MAX, json_parse_python, &config, NULL))
+		return false;
+	type = json_str(json_get(config, "model_type"), NULL);
+	yes = type && !strcmp(type, "deepseek_v4");
+	json_free(config);
+	return yes;
+}
+
 static int tensors(struct container *c, struct err *err)
 {
 	struct folder *f = c->own;
@@ -420,6 +437,8 @@ static int tensors(struct container *c, struct err *err)
 		code = open_shards(f, &list, err);
 	if (!code && index)
 		code = check_index(f, index, path, err);
+	if (!code && is_v4(f) && v4_spell_tensors(c->v, c->n, &c->arena))
+		tensors_sort(c->v, c->n);
 	json_free(index);
 	free(list.v);
 	return code;
