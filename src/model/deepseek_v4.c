@@ -407,7 +407,7 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 	static const struct mtp_form published = { .proj = "mtp.0.e_proj", .outside = true };
 	struct v4 *v = (struct v4 *)m;
 	struct binder b = { .st = st, .m = m, .err = err };
-	struct conf c = decoder_conf(st, err);
+	struct conf c = decoder_conf(json_get(st->text, "hidden_size") ? st : of->st, err);
 	struct plan p = { 0 };
 	int *tap, layer = of->shape.layers;
 	int64_t every = 0;

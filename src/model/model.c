@@ -4,6 +4,7 @@
 #include "store/store.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,23 @@ int model_bind(struct model **out, struct store *st, struct err *err)
 	return model_bind_as(out, ops, arch, st, err);
 }
 
+/* Refuses the head of another family's model. */
+static int check_family(const struct model *of, const struct store *st, struct err *err)
+{
+	const char *type = json_str(json_get(st->config, "model_type"), NULL), *arch;
+	size_t n = type ? strlen(type) : 0;
+	const struct model_ops *ops;
+	char family[64];
+
+	if (n < 5 || n - 4 >= sizeof family || strcmp(type + n - 4, "_mtp"))
+		return 0;
+	snprintf(family, sizeof family, "%.*s", (int)(n - 4), type);
+	ops = find_family(family, &arch);
+	if (!ops || ops == of->ops)
+		return 0;
+	return err_set(err, E_UNSUPPORTED, "%s: a draft head for %s, and the model is %s", st->dir, family, of->arch);
+}
+
 int model_bind_head(struct model **out, const struct model *of, struct store *st, struct err *err)
 {
 	const struct head_kind *kind = head_kind_of(st);
@@ -198,6 +216,8 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 		               of->arch, of->shape.streams);
 	if (!kind && !of->ops->bind_head)
 		return err_set(err, E_MISSING, "%s: no draft head is known for model_type %s", st->dir, of->arch);
+	if (!kind && (code = check_family(of, st, err)))
+		return code;
 	count(&before, st);
 	uses = store_uses(st);
 	code = (kind ? kind->bind : mtp_open)(out, of, st, err);

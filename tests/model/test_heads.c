@@ -327,7 +327,7 @@ static int guess_any(struct rig *r, struct store *st, int32_t *out, float **logi
 	for (int i = 0; i < CONTEXT * m->shape.carry; i++)
 		r->given[i] = sinf((float)i * 0.37f);
 	for (int i = 0; i < CONTEXT; i++)
-		r->g.tok[i] = i * i * 7 % 500;
+		r->g.tok[i] = i * i * 7 % (m->shape.vocab < 500 ? m->shape.vocab : 500);
 	step(r, 0, 0, r->g.tok, CONTEXT - 1, r->given, false);
 	n = guess(r, 0, CONTEXT, out, *logits, hidden, 4);
 	free(r->given);

@@ -4,6 +4,7 @@
     gguf_of_folder.py --write FOLDER OUT.gguf       the file alone, to hold against llama.cpp by hand
     gguf_of_folder.py --heads TEST_HEADS FOLDER...  the draft heads of such files guess as the folders' do
     gguf_of_folder.py --written WEFT TEST_HEADS FOLDER...  and those of files that `weft quantize` writes
+    gguf_of_folder.py --support WEFT TEST_HEADS FOLDER  DeepSeek V4's in a file of its own, and as mtp.0.* in the model's
     gguf_of_folder.py --apart TEST_HEADS MODEL FOLDER...  draft heads in folders of their own, over MODEL, likewise
     gguf_of_folder.py --assistants TEST_ASSISTANT SHARED NAME...  Gemma 4's, likewise, in SHARED/golden/_draft (WEFT_SHARED names another
                                                     place); those that are not there are left out
@@ -635,6 +636,75 @@ def heads(test_heads, folders, weft=None):
             subprocess.run([test_heads, "--of", gguf, folder], check=True)
 
 
+V4 = {"attn.wq_a": "attn_q_a", "attn.q_norm": "attn_q_a_norm", "attn.wq_b": "attn_q_b", "attn.wkv": "attn_kv", "attn.kv_norm": "attn_kv_a_norm",
+      "attn.wo_a": "attn_output_a", "attn.wo_b": "attn_output_b", "ffn.gate": "ffn_gate_inp", "ffn.shared_experts.w1": "ffn_gate_shexp",
+      "ffn.shared_experts.w2": "ffn_down_shexp", "ffn.shared_experts.w3": "ffn_up_shexp"}
+
+
+def support_tensors(f, folder, but=None):
+    """The draft head's tensors, under mtp.0. and GGUF's names."""
+    tensors = {n[6:]: v for n, v in all_tensors(folder).items() if n.startswith("mtp.0.")}
+    for own, to in (("w1", "gate"), ("w2", "down"), ("w3", "up")):
+        one = sorted((n for n in tensors if n.startswith("ffn.experts.") and n.endswith(own + ".weight")), key=lambda n: int(n.split(".")[2]))
+        tensors["ffn_%s_exps.weight" % to] = np.stack([tensors.pop(n) for n in one])
+    for name, v in tensors.items():
+        stem = name.removesuffix(".weight")
+        to = {"attn.attn_sink": "attn_sinks.weight", "ffn.gate.bias": "exp_probs_b.bias"}.get(name) or V4.get(stem, stem) + ".weight"
+        if to != but:
+            f.add("mtp.0." + to, v)
+
+
+def part_of(folder, to, wanted, **changes):
+    """A folder of these tensors alone."""
+    os.mkdir(to)
+    with open(os.path.join(folder, "config.json")) as f, open(os.path.join(to, "config.json"), "w") as out:
+        json.dump({**json.load(f), **changes}, out)
+    with open(os.path.join(folder, "model.safetensors"), "rb") as f:
+        said, data = json.loads(f.read(struct.unpack("<Q", f.read(8))[0])), f.read()
+    said, out = {n: t for n, t in said.items() if n != "__metadata__" and wanted(n)}, b""
+    for t in said.values():
+        a, b = t["data_offsets"]
+        t["data_offsets"] = [len(out), len(out) + b - a]
+        out += data[a:b]
+    said = json.dumps(said).encode()
+    with open(os.path.join(to, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(said)) + said + out)
+
+
+def support(weft, test_heads, folder):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
+    from exportkit import Gguf
+    with tempfile.TemporaryDirectory() as tmp:
+        bare, alone, model, head = (os.path.join(tmp, n) for n in ("bare", "alone", "model.gguf", "head.gguf"))
+        part_of(folder, bare, lambda n: not n.startswith("mtp."))
+        part_of(folder, alone, lambda n: n.startswith("mtp."), model_type="deepseek_v4_mtp")
+        subprocess.run([weft, "quantize", bare, "--type", "F32", "--out", model], check=True)
+        for but in (None, "hnorm.weight", "attn_kv.weight", "hc_head_base.weight"):
+            f = File("deepseek4_mtp_support", None)
+            f.arch = "deepseek4"
+            f.put("expert_count", 4)
+            f.put("mtp_layer_count", 1)
+            f.put("nextn_predict_layers", 1)
+            support_tensors(f, folder, but)
+            f.write(head)
+            p = subprocess.run([test_heads, "--same", model, alone, head], capture_output=True, text=True)
+            assert bool(p.returncode) == bool(but), p.stdout + p.stderr
+            assert not but or head in p.stderr + p.stdout and "missing" in p.stderr + p.stdout, p.stdout + p.stderr
+        p = subprocess.run([weft, "inspect", head], capture_output=True, text=True)
+        assert "a draft head without its model" in p.stdout + p.stderr, p.stdout + p.stderr
+        p = subprocess.run([weft, "inspect", os.path.join(os.path.dirname(folder), "../glm4_moe/mlx-q4"), "--draft-model", head], capture_output=True, text=True)
+        assert "a draft head for deepseek_v4, and the model is glm4_moe" in p.stdout, p.stdout + p.stderr
+        whole, f = Gguf(model), File("deepseek4")
+        for key, v in whole.pairs.items():
+            if not key.startswith(("general.", "tokenizer.")):
+                f.put(key.removeprefix("deepseek4."), struct.pack("<%di" % len(v), *v) if isinstance(v, list) and isinstance(v[0], int) else v)
+        for name, (shape, kind, v) in whole.tensors.items():
+            f.add(name, np.frombuffer(v, {0: "<f4", 26: "<i4"}[kind]).reshape(shape[::-1]))
+        support_tensors(f, folder)
+        f.write(model)
+        subprocess.run([test_heads, "--of", model, folder], check=True)
+
+
 # Of a head without this part it is said what is missing.
 MISSED = {"dflash2": {"tokenizer.ggml.mask_token_id": "key tokenizer.ggml.mask_token_id: missing", "dflash.block_size": "key dflash.block_size: missing",
                       "dflash.selector_rank": "key dflash.selector_rank: missing", "dflash.target_layers": "key dflash.target_layers: missing",
@@ -674,6 +744,9 @@ def main():
         return assistants(sys.argv[2], sys.argv[3], sys.argv[4:])
     if sys.argv[1] == "--heads":
         heads(sys.argv[2], sys.argv[3:])
+        return 0
+    if sys.argv[1] == "--support":
+        support(*sys.argv[2:])
         return 0
     if sys.argv[1] == "--written":
         heads(sys.argv[3], sys.argv[4:], sys.argv[2])

@@ -167,7 +167,7 @@ static int read_blocks(struct gguf_model *m, struct err *err)
 {
 	struct gguf_conf c = { .m = m, .err = err };
 
-	m->blocks = gguf_conf_int(&c, "block_count", GGUF_NEEDED);
+	m->blocks = gguf_conf_int(&c, "block_count", m->arch->sizeless ? 1 : GGUF_NEEDED);
 	m->drafts = m->arch->head ? 0 : gguf_conf_int(&c, "nextn_predict_layers", 0);
 	if (!c.code && m->drafts > 0 && names_no_head(m))
 		m->drafts = 0;
@@ -256,6 +256,12 @@ void gguf_name_of(const struct gguf_model *m, const char *name, struct gguf_name
 	*out = (struct gguf_named){ .prefix = "" };
 	if (sscanf(name, "blk.%5" SCNd64 ".%n", &i, &at) == 1 && at && i >= 0 && i < m->blocks) {
 		name_block(m, i, name + at, out);
+		return;
+	}
+	/* Files of DeepSeek V4 may have the draft head's block apart, as its folders have. */
+	if (!strncmp(m->arch->name, "deepseek4", 9) && !strncmp(name, "mtp.0.", 6)) {
+		snprintf(out->block, sizeof out->block, "mtp.0.");
+		out->n = find_names(m->arch->names, name + 6, out->name);
 		return;
 	}
 	out->n = find_names(m->arch->names, name, out->name);

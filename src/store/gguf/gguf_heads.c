@@ -143,3 +143,8 @@ void gguf_config_assistant(struct gguf_conf *c)
 	gguf_put_int(c, "num_centroids", gguf_conf_int(c, "n_centroids", clusters->ne[1]));
 	gguf_copy_int(c, "centroid_intermediate_top_k", "centroid_top_k");
 }
+
+void gguf_config_deepseek4_head(struct gguf_conf *c)
+{
+	(void)c; /* the model's */
+}

@@ -54,6 +54,7 @@ struct gguf_arch {
 	const char *block; /* a block's names begin with "model.", this and its number; NULL: "layers." */
 	bool both_ways;    /* every row sees its whole text, as attention.causal false says */
 	bool head;         /* a draft head alone: gguf_heads.c */
+	bool sizeless;     /* of which the metadata has no sizes: they are the model's that it is for */
 };
 
 struct gguf_model {
@@ -111,7 +112,7 @@ gguf_config_fn gguf_config_gemma3, gguf_config_gemma4, gguf_config_gpt_oss, gguf
 /* gguf_windows.c */
 gguf_config_fn gguf_config_mimo, gguf_config_step, gguf_config_llama4;
 /* gguf_heads.c */
-gguf_config_fn gguf_config_eagle3, gguf_config_dflash, gguf_config_assistant;
+gguf_config_fn gguf_config_eagle3, gguf_config_dflash, gguf_config_assistant, gguf_config_deepseek4_head;
 
 /* gguf_encoders.c */
 gguf_config_fn gguf_config_bert, gguf_config_jina_bert, gguf_config_nomic_bert, gguf_config_modern_bert,

@@ -439,6 +439,9 @@ static const struct gguf_name deepseek4[] = {
 	{ "nextn.hc_head_fn.weight", "hc_head_fn", NULL, 0 },
 	{ "nextn.hc_head_base.weight", "hc_head_base", NULL, 0 },
 	{ "nextn.hc_head_scale.weight", "hc_head_scale", NULL, 0 },
+	{ "hc_head_fn.weight", "hc_head_fn", NULL, 0 }, /* behind mtp.0. */
+	{ "hc_head_base.weight", "hc_head_base", NULL, 0 },
+	{ "hc_head_scale.weight", "hc_head_scale", NULL, 0 },
 	STREAM_NAMES,
 	{ "attn_norm.weight", "attn_norm.weight", NULL, 0 },
 	{ "ffn_norm.weight", "ffn_norm.weight", NULL, 0 },
@@ -834,6 +837,8 @@ static const struct gguf_arch archs[] = {
 	{ "glm5-next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
 	{ "glm5next", "glm5_next_text", glm5_next, gguf_config_glm5_next, false },
 	{ "deepseek4", "deepseek_v4", deepseek4, gguf_config_deepseek4, false },
+	{ "deepseek4_mtp_support", "deepseek_v4_mtp", deepseek4, gguf_config_deepseek4_head, .head = true,
+	  .sizeless = true },
 	{ "mamba2", "mamba2", nemotron, gguf_config_mamba2, false },
 	{ "falcon-h1", "falcon_h1", falcon_h1, gguf_config_falcon_h1, false },
 	{ "granitehybrid", "granitemoehybrid", granite, gguf_config_granite, false },
