@@ -1,6 +1,7 @@
 /* store.c - opening a model and finding its tensors; see store.h. */
 #include "store/store.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +324,15 @@ static const struct file_map *mapping_of(const struct store *st, const uint8_t *
 	return NULL;
 }
 
+/* As struct placed has it, by a name that says layers.N. */
+static int layer_in(const char *name)
+{
+	for (const char *at = name; (at = strstr(at, "layers.")); at++)
+		if ((at == name || at[-1] == '.') && isdigit((unsigned char)at[7]))
+			return 1 + (int)strtol(at + 7, NULL, 10);
+	return PLACED_NO_LAYER;
+}
+
 struct placed *store_placed(const struct store *st, const struct arena *made, int *n)
 {
 	struct placed *v = xcalloc(st->n + arena_blocks(made) + 1, sizeof *v);
@@ -335,7 +345,8 @@ struct placed *store_placed(const struct store *st, const struct arena *made, in
 		const struct tensor *t = st->v[i];
 
 		if (t->used && t->data && t->bytes)
-			v[(*n)++] = (struct placed){ t->data, t->bytes, t->whole, mapping_of(st, t->data) };
+			v[(*n)++] = (struct placed){ t->data, t->bytes, t->whole, mapping_of(st, t->data),
+				                     layer_in(t->name) };
 	}
 	while (arena_next(made, &at, &p, &bytes))
 		v[(*n)++] = (struct placed){ .p = p, .bytes = bytes };

@@ -52,6 +52,7 @@ struct far {
 		size_t bytes;
 	} table[TABLES]; /* of the pass */
 	int n_table;
+	bool beside;             /* another backend reads what is placed, too */
 	int calls_left;          /* begins, ends and reads until the device fails; 0: it never does */
 	uint8_t *range;          /* [RANGE] all memory, one range of the system's: one call protects it */
 	size_t used;             /* bytes of the range up to the end of the last area */
@@ -248,7 +249,7 @@ static int far_place(struct backend *be, const struct placed *v, int n, struct e
 		c->far = be->ops->alloc(be, v[i].bytes);
 		be->ops->write(be, c->far, v[i].p, v[i].bytes);
 	}
-	for (int i = before; i < f->n_copy; i++)
+	for (int i = before; i < f->n_copy && !f->beside; i++)
 		spoil(&f->copy[i]);
 	return 0;
 }
@@ -263,7 +264,8 @@ static void far_unplace(struct backend *be, const struct placed *v, int n)
 		assert(c && c->models > 0);
 		if (--c->models)
 			continue;
-		mend(c);
+		if (!f->beside)
+			mend(c);
 		be->ops->free(be, c->far, c->is.bytes);
 		*c = f->copy[--f->n_copy];
 	}
@@ -840,6 +842,14 @@ struct backend *far_open(struct backend *inner)
 	f->range = mmap(NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	assert(f->range != MAP_FAILED);
 	return &f->be;
+}
+
+struct backend *far_open_beside(struct backend *inner)
+{
+	struct backend *be = far_open(inner);
+
+	((struct far *)be)->beside = true;
+	return be;
 }
 
 void far_fail(struct backend *be, int calls)

@@ -8,6 +8,7 @@
 #include "backend/backends.h"
 #include "far.h"
 #include "quant/choices.h"
+#include "split.h"
 
 struct backend *test_backend_named(const char *name, int threads, enum cpu_level level)
 {
@@ -18,6 +19,9 @@ struct backend *test_backend_named(const char *name, int threads, enum cpu_level
 		return backend_cpu_open(threads, level);
 	if (!strcmp(name, "far"))
 		return far_open(backend_cpu_open(threads, level));
+	if (!strcmp(name, "split"))
+		return split_open(far_open_beside(backend_cpu_open(threads, level)), backend_cpu_open(threads, level),
+		                  2);
 	if (!backends_open(&be, name, NULL, &err))
 		return be;
 	fprintf(stderr, "%s\n", err.msg);

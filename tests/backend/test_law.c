@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "far.h"
+#include "test_backend.h"
 
 enum {
 	SEQS = 3,
@@ -480,14 +480,13 @@ state:
 static struct world truth, other;
 
 static void try(const char *name, int threads, enum cpu_level level, enum arith arith, const char *fmt, int page_rows,
-                int longest, bool draft, bool far, uint64_t seed)
+                int longest, bool draft, const char *over, uint64_t seed)
 {
-	struct backend *be = backend_cpu_open(threads, level);
 	char what[200];
 
 	snprintf(what, sizeof what, "%s (%d threads, %s, arith %d, kv %s, pages of %d, steps to %d, seed %llu)", name,
 	         threads, cpu_level_name(level), arith, fmt, page_rows, longest, (unsigned long long)seed);
-	world_open(&other, far ? far_open(be) : be, arith, fmt, page_rows, 1200);
+	world_open(&other, test_backend_named(over, threads, level), arith, fmt, page_rows, 1200);
 	if (longest)
 		run_cut(&other, seed, longest, draft);
 	else
@@ -506,13 +505,13 @@ static void rows_of_codes(enum cpu_level top, uint64_t seed, bool quick)
 			continue;
 		world_open(&truth, backend_cpu_open(1, top), ARITH_FAST, fmt, 64, 1200);
 		run_plain(&truth);
-		try("drafts", 3, top, ARITH_FAST, fmt, 5, 30, true, true, seed + (uint64_t)i);
+		try("drafts", 3, top, ARITH_FAST, fmt, 5, 30, true, "far", seed + (uint64_t)i);
 		if (!quick) { /* a level for each format, in turn */
 			enum cpu_level l = CPU_SCALAR;
 
 			for (int k = 0; k < i; k++)
 				l = cpu_level_next(l) < CPU_LEVELS ? cpu_level_next(l) : CPU_SCALAR;
-			try("levels", 2, l, ARITH_FAST, fmt, 48, 400, false, false, seed + (uint64_t)i);
+			try("levels", 2, l, ARITH_FAST, fmt, 48, 400, false, "cpu", seed + (uint64_t)i);
 		}
 		world_close(&truth);
 	}
@@ -531,20 +530,21 @@ int main(int argc, char **argv)
 
 		world_open(&truth, backend_cpu_open(1, top), arith, fmt, 64, 1200);
 		run_plain(&truth);
-		try("cuts", 3, top, arith, fmt, 1, 30, false, false, seed + 1);
-		try("far", 2, top, arith, fmt, 64, 25, true, true, seed + 4);
+		try("cuts", 3, top, arith, fmt, 1, 30, false, "cpu", seed + 1);
+		try("far", 2, top, arith, fmt, 64, 25, true, "far", seed + 4);
+		try("split", 2, top, arith, fmt, 64, 25, true, "split", seed + 4);
 		if (!quick) {
-			try("threads", 2, top, arith, fmt, 64, 0, false, false, seed);
-			try("threads", 3, top, arith, fmt, 64, 0, false, false, seed);
-			try("pages of one", 2, top, arith, fmt, 1, 0, false, false, seed);
-			try("cuts", 1, top, arith, fmt, 48, 3, false, false, seed);
-			try("drafts", 2, top, arith, fmt, 16, 6, true, false, seed + 2);
-			try("drafts", 1, top, arith, fmt, 64, 20, true, false, seed + 3);
+			try("threads", 2, top, arith, fmt, 64, 0, false, "cpu", seed);
+			try("threads", 3, top, arith, fmt, 64, 0, false, "cpu", seed);
+			try("pages of one", 2, top, arith, fmt, 1, 0, false, "cpu", seed);
+			try("cuts", 1, top, arith, fmt, 48, 3, false, "cpu", seed);
+			try("drafts", 2, top, arith, fmt, 16, 6, true, "cpu", seed + 2);
+			try("drafts", 1, top, arith, fmt, 64, 20, true, "cpu", seed + 3);
 			/* Where tiles give bf16 the same bits: rows of any number by the dot product as well. */
 			if (top == CPU_AMX && arith == ARITH_FAST)
-				try("cuts", 2, CPU_AVX512BF16, arith, fmt, 64, 25, true, false, seed + 5);
+				try("cuts", 2, CPU_AVX512BF16, arith, fmt, 64, 25, true, "cpu", seed + 5);
 			for (enum cpu_level l = CPU_SCALAR; l < CPU_LEVELS; l = cpu_level_next(l))
-				try("levels", 2, l, arith, fmt, 64, 0, false, false, seed);
+				try("levels", 2, l, arith, fmt, 64, 0, false, "cpu", seed);
 		}
 		world_close(&truth);
 	}

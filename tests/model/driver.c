@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "far.h"
 #include "test_backend.h"
 
 int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o, struct err *err)
@@ -28,8 +27,7 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 	int code;
 
 	d->m = m;
-	d->be = o->far    ? far_open(backend_cpu_open(o->threads, o->level)) :
-	        o->device ? test_backend_named(o->device, o->threads, o->level) :
+	d->be = o->device ? test_backend_named(o->device, o->threads, o->level) :
 	                    test_backend_open(o->threads, o->level);
 	if ((code = model_attach(m, d->be, &mo, err)) || (o->experts && (code = model_stream(m, o->experts, err))) ||
 	    (o->tables && (code = model_stream_rows(m, o->tables, err))))

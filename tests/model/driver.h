@@ -32,8 +32,7 @@ struct driver_opts {
 	enum cpu_level level;
 	int slots, ctx_max, step_rows, tape_rows;
 	struct kv_rows kv;           /* empty: what goes with arith */
-	bool far;                    /* behind the far backend (far.h) */
-	const char *device;          /* over that device of backends.h; NULL: none */
+	const char *device;          /* over that backend (test_backend.h); NULL: the one that the environment names */
 	struct stream_opts *experts; /* left on disk so; NULL: in memory */
 	struct rows_opts *tables;    /* likewise */
 };

@@ -317,7 +317,7 @@ static void edges(struct run *r)
 
 /* ---- one model ---- */
 
-static int run_open(struct run *r, int threads, enum cpu_level level, bool far, struct err *err)
+static int run_open(struct run *r, int threads, enum cpu_level level, const char *device, struct err *err)
 {
 	struct kv_pair layer[LAYERS];
 	struct driver_opts o = { .arith = ARITH_FAST,
@@ -327,7 +327,7 @@ static int run_open(struct run *r, int threads, enum cpu_level level, bool far, 
 		                 .ctx_max = 512,
 		                 .step_rows = STEP,
 		                 .tape_rows = TAPE,
-		                 .far = far,
+		                 .device = device,
 		                 .tables = r->tables };
 
 	for (int i = 0; i < LAYERS && r->kv; i++)
@@ -360,11 +360,12 @@ static void run_close(struct run *r)
 	}
 }
 
-static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool far)
+/* device: NULL for the backend that the run is over. */
+static void open_or_exit(struct run *r, int threads, enum cpu_level level, const char *device)
 {
 	struct err err;
 
-	if (run_open(r, threads, level, far, &err)) {
+	if (run_open(r, threads, level, device, &err)) {
 		printf("FAIL %s: %s\n", r->folder, err.msg);
 		exit(1);
 	}
@@ -375,23 +376,30 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, bool 
 		tokens(r->other[i], r->n, r->d.vocab, 100 + (uint64_t)i);
 	if (!r->got)
 		r->got = xmalloc((size_t)r->n * r->row);
-	if (!far)
+	if (!device)
 		r->arithmetic = r->d.be->arithmetic;
-	if (r->lora && !far)
+	if (r->lora && !device)
 		adapt(r);
 }
 
-/* The same bits where the host's weights, vectors and tables cannot be read. */
-static void far_away(struct run *r, enum cpu_level level)
+/* The same bits over another backend: where the host's weights, vectors and tables cannot be read (far.h), or two backends share
+ * the layers (split.h).  stride: of the places at which it is resumed; 0: it is not. */
+static void over(struct run *r, enum cpu_level level, const char *device, int stride)
 {
 	static const int size[] = { 7, 64, 1, 40 };
 
-	open_or_exit(r, 1, level, true);
+	open_or_exit(r, 1, level, device);
 	begin(r);
 	driver_feed(&r->d, 0, 0, r->tok, r->n, size, 4, r->got);
 	if (!strcmp(r->arithmetic, r->d.be->arithmetic)) /* a device's has no bf16 */
-		same(r, 0, r->n, "far backend");
+		same(r, 0, r->n, device);
 	end(r);
+	if (stride) {
+		alongside(r);
+		drafted(r);
+		inside(r);
+		resumed(r, stride);
+	}
 	run_close(r);
 }
 
@@ -401,7 +409,7 @@ static void tables_on_disk(struct run *r, enum cpu_level level)
 	struct rows_opts how = { .bytes = 1 };
 
 	r->tables = &how;
-	open_or_exit(r, 2, level, false);
+	open_or_exit(r, 2, level, NULL);
 	alongside(r);
 	drafted(r);
 	chunked(r, 3);
@@ -416,7 +424,7 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 	int all = r->n;
 
 	for (int threads = 1; threads <= threads_max; threads++) {
-		open_or_exit(r, threads, level, false);
+		open_or_exit(r, threads, level, NULL);
 		if (!r->want) {
 			r->want = xmalloc((size_t)r->n * r->row);
 			driver_feed(&r->d, 0, 0, r->tok, r->n, NULL, 0, r->want);
@@ -478,8 +486,10 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 		            few || quick || rows == FEW ? 1 :
 		                                          3,
 		            few ? rows : r.n);
-		if (best && !r.kv && !r.lora)
-			far_away(&r, level);
+		if (best && !r.kv && !r.lora) {
+			over(&r, level, "far", 0);
+			over(&r, level, "split", stride);
+		}
 		if (best && !r.kv && !r.lora && r.has_tables)
 			tables_on_disk(&r, level);
 		printf("%s %s, %s, %s: %d rows: chunks, alongside, resumed at every %d, drafted, threads\n",
