@@ -497,11 +497,33 @@ static void drop_object(void *o)
 	json_object_put(o);
 }
 
-/* Frees what is in an array or an object.  False: the allowance said no, and some is left. */
+static bool is_container(struct json_object *o)
+{
+	return json_object_is_type(o, json_type_array) || json_object_is_type(o, json_type_object);
+}
+
+/* Owners of a container beyond the first, or more than there are: json-c does not tell its count, and an owner that
+ * it frees by itself is not taken off. */
+static uintptr_t more_owners(struct json_object *o)
+{
+	return (uintptr_t)json_object_get_userdata(o);
+}
+
+static void set_more_owners(struct json_object *o, uintptr_t n)
+{
+	json_object_set_userdata(o, (void *)n, NULL);
+}
+
+/* Frees what is in an array or an object, but for what another owner has.  False: the allowance said no, and some is
+ * left. */
 static bool empty(struct json_object *o)
 {
 	struct lh_entry *e;
 
+	if (is_container(o) && more_owners(o)) {
+		set_more_owners(o, more_owners(o) - 1);
+		return true;
+	}
 	if (json_object_is_type(o, json_type_array))
 		for (size_t n = json_object_array_length(o); n; n--) {
 			if (!allowance_spend(0) || !empty(json_object_array_get_idx(o, n - 1)))
@@ -659,6 +681,95 @@ const char *json_number_text(const struct json *j)
 	if (t != JSON_INT && t != JSON_DOUBLE)
 		return NULL;
 	return json_object_to_json_string_ext(raw(j), JSON_C_TO_STRING_PLAIN);
+}
+
+/* ---- building ---- */
+
+static struct json *made(struct json_object *o)
+{
+	if (!o)
+		fault_no_memory();
+	return (struct json *)o;
+}
+
+struct json *json_new_object(void)
+{
+	return made(json_object_new_object());
+}
+
+struct json *json_new_array(void)
+{
+	return made(json_object_new_array());
+}
+
+struct json *json_new_str(const char *s, size_t n)
+{
+	return made(json_object_new_string_len(s, (int)n));
+}
+
+struct json *json_share(const struct json *j)
+{
+	if (is_null(j))
+		return (struct json *)(uintptr_t)JSON_NULL_VALUE;
+	if (is_container(raw(j)))
+		set_more_owners(raw(j), more_owners(raw(j)) + 1);
+	return (struct json *)json_object_get(raw(j));
+}
+
+struct json *json_copy(const struct json *j)
+{
+	struct json_cursor c = json_first(j);
+	struct json *out = json_kind(j) == JSON_ARRAY ? json_new_array() : json_new_object();
+	const struct json *v;
+	const char *key;
+
+	for (size_t i = 0; json_kind(j) == JSON_ARRAY && i < json_len(j) && allowance_spend(0); i++)
+		json_add(out, json_share(json_at(j, i)));
+	while (json_next(&c, &key, &v) && allowance_spend(0))
+		json_set(out, key, json_share(v));
+	return out;
+}
+
+struct json *json_copy_whole(const struct json *j)
+{
+	struct json_object *out = NULL;
+
+	if (!is_null(j) && json_object_deep_copy(raw(j), &out, NULL))
+		fault_no_memory();
+	return (struct json *)(uintptr_t)present(out);
+}
+
+void json_set(struct json *object, const char *key, struct json *value)
+{
+	if (json_object_object_add(raw(object), key, is_null(value) ? NULL : raw(value)))
+		fault_no_memory();
+}
+
+void json_set_str(struct json *object, const char *key, const char *s, size_t n)
+{
+	json_set(object, key, json_new_str(s, n));
+}
+
+void json_set_bool(struct json *object, const char *key, bool value)
+{
+	json_set(object, key, made(json_object_new_boolean(value)));
+}
+
+void json_add(struct json *array, struct json *value)
+{
+	if (json_object_array_add(raw(array), is_null(value) ? NULL : raw(value)))
+		fault_no_memory();
+}
+
+void json_set_at(struct json *array, size_t i, struct json *value)
+{
+	if (json_object_array_put_idx(raw(array), i, is_null(value) ? NULL : raw(value)))
+		fault_no_memory();
+}
+
+void json_drop(struct json *object, const char *key)
+{
+	json_object_object_del(raw(object), key);
 }
 
 static int wrong_type(const char *key, const char *want, const struct json *v, struct err *err)

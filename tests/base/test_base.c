@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/cpu.h"
@@ -314,6 +315,36 @@ static void test_json_values(void **state)
 		b.p, "{\"i\":-9223372036854775808,\"d\":1.0,\"e\":1e3,\"n\":null,\"s\":\"a\\u0000b\",\"l\":[1,[2]]}");
 	buf_fini(&b);
 	json_free(j);
+}
+
+/* Of a value that two have, one frees its own piece by piece, as a request does, and the other's stays whole. */
+static void test_json_building(void **state)
+{
+	struct json *j = parse("{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":2,\"c\":[[7]]}");
+	struct json *own = json_copy(j), *list = json_new_array();
+	struct allowance w;
+	struct buf b;
+
+	json_set_str(own, "b", "two", 3);
+	json_drop(own, "c");
+	json_set(own, "d", json_share(json_get(j, "n")));
+	json_set_bool(own, "e", true);
+	json_add(list, own);
+	json_add(list, json_copy(json_get(json_get(j, "a"), "x")));
+	json_add(list, json_share(json_get(j, "c")));
+	buf_init(&b);
+	json_put(&b, list);
+	assert_string_equal(b.p, "[{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":\"two\",\"d\":null,\"e\":true},"
+	                         "[1.0,{\"y\":null}],[[7]]]");
+	buf_reset(&b);
+	allowance_begin(&w, 0, NULL);
+	json_free(list);
+	json_put(&b, j);
+	assert_string_equal(b.p, "{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":2,\"c\":[[7]]}");
+	json_free(j);
+	allowance_end();
+	allowance_settle(&w);
+	buf_fini(&b);
 }
 
 static void test_json_refuses(void **state)
@@ -727,6 +758,7 @@ int main(void)
 		cmocka_unit_test(test_pool),          cmocka_unit_test(test_rng),
 		cmocka_unit_test(test_fault),         cmocka_unit_test(test_fault_locks),
 		cmocka_unit_test(test_fault_foreign), cmocka_unit_test(test_cpu_mask),
+		cmocka_unit_test(test_json_building),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
