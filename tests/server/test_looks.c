@@ -181,13 +181,13 @@ static void test_messages(struct buf *b)
 	struct past_context context = { .tools = NULL };
 	struct past past = { 0 };
 	struct turns *turns = turns_new(1 << 20);
-	struct json *messages;
+	struct json *messages, *whole;
 	struct allowance w;
 
 	put_messages(b);
-	messages = json_parse(b->p, b->n, 0, NULL);
+	whole = json_parse(b->p, b->n, 0, NULL);
 	begin(&w, b->n);
-	messages = roles_fit(&strict, messages);
+	messages = roles_fit(&strict, whole);
 	end(&w, "roles_fit");
 	begin(&w, b->n);
 	past_read(&past, turns, REPLAY_ALL, &context, messages);
@@ -196,6 +196,7 @@ static void test_messages(struct buf *b)
 	turns_free(turns);
 	begin(&w, b->n);
 	json_free(messages);
+	json_free(whole);
 	end(&w, "json_free");
 	buf_reset(b);
 }

@@ -109,8 +109,12 @@ static bool render(const struct served *d, const struct roles *r, const char *me
 	struct err err;
 	int rc;
 
-	if (r)
-		j = roles_fit(r, j);
+	if (r) {
+		struct json *whole = j;
+
+		j = roles_fit(r, whole);
+		json_free(whole);
+	}
 	in.messages = j;
 	template_output_init(&o);
 	rc = template_render(d->tmpl, &in, &o, &err);

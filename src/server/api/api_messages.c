@@ -168,7 +168,7 @@ static int read_chat(struct generation *g, struct chat *c, struct problem *p)
 	    (r = read_choice(g, c, body, p)) || (r = read_thinking(g, c, body, p)) ||
 	    (r = field_value(body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p)) ||
 	    (r = field_bool(body, "return_progress", &g->params.progress, p)) ||
-	    (r = anthropic_messages(body, &c->messages, &g->images, p)))
+	    (r = anthropic_messages(body, c->messages, &g->images, p)))
 		return r;
 	v = json_get(body, "messages");
 	for (size_t i = 0; i < json_len(v); i++)

@@ -128,15 +128,22 @@ static int joined(const struct json *v, const char *at, struct buf *out, struct 
 	return r;
 }
 
-static void put_message(struct buf *out, const char *role, const struct buf *text)
+static void put_message(struct json *out, const char *role, const struct buf *text)
 {
-	if (out->n > 1)
-		buf_putc(out, ',');
-	buf_printf(out, "{\"role\":\"%s\",\"content\":", role);
-	json_put_str(out, text->p, text->n);
+	json_add(out, message_new(role, text->p, text->n));
 }
 
-static int tool_result(const struct json *block, const char *at, struct buf *out, struct images *im, struct problem *p)
+static void put_result(struct json *out, const struct buf *text, const struct json *id, bool failed)
+{
+	struct json *m = message_new("tool", text->p, text->n);
+
+	json_set(m, "tool_call_id", json_share(id));
+	if (failed)
+		json_set_bool(m, "is_error", true);
+	json_add(out, m);
+}
+
+static int tool_result(const struct json *block, const char *at, struct json *out, struct images *im, struct problem *p)
 {
 	const struct json *id = json_get(block, "tool_use_id"), *is_error = json_get(block, "is_error");
 	bool failed = false;
@@ -154,28 +161,23 @@ static int tool_result(const struct json *block, const char *at, struct buf *out
 		return field_wrong(p, where, "true or false", is_error);
 	buf_init(&text);
 	snprintf(where, sizeof where, "%.90s.content", at);
-	if (!(r = joined(json_get(block, "content"), where, &text, im, p))) {
-		put_message(out, "tool", &text);
-		buf_puts(out, ",\"tool_call_id\":");
-		json_put(out, id);
-		buf_puts(out, failed ? ",\"is_error\":true}" : "}");
-	}
+	if (!(r = joined(json_get(block, "content"), where, &text, im, p)))
+		put_result(out, &text, id, failed);
 	buf_fini(&text);
 	return r;
 }
 
-static void flush_user(struct buf *out, struct buf *text, bool *some)
+static void flush_user(struct json *out, struct buf *text, bool *some)
 {
 	if (!*some)
 		return;
 	put_message(out, "user", text);
-	buf_putc(out, '}');
 	buf_reset(text);
 	*some = false;
 }
 
 /* Text and results, in their order. */
-static int user_blocks(const struct json *v, const char *at, struct buf *out, struct images *im, struct problem *p)
+static int user_blocks(const struct json *v, const char *at, struct json *out, struct images *im, struct problem *p)
 {
 	char where[100];
 	struct buf text;
@@ -201,61 +203,50 @@ static int user_blocks(const struct json *v, const char *at, struct buf *out, st
 	return r;
 }
 
-static int tool_use(const struct json *block, const char *at, struct buf *calls, struct problem *p)
+static int tool_use(const struct json *block, const char *at, struct json *calls, struct problem *p)
 {
-	const struct json *id = json_get(block, "id"), *name = json_get(block, "name"),
-			  *input = json_get(block, "input");
+	const struct json *name = json_get(block, "name"), *input = json_get(block, "input");
 	char where[120];
+	const char *s;
+	size_t n;
 	int r;
 
 	if ((r = check_marks(block, at, p)) || (r = field_takes(block, at, "id", TAKES_STRING, p)))
 		return r;
 	snprintf(where, sizeof where, "%.90s.name", at);
-	if (json_kind(name) != JSON_STRING)
+	if (!(s = json_str(name, &n)))
 		return field_wrong(p, where, "a string", name);
 	snprintf(where, sizeof where, "%.90s.input", at);
 	if (json_kind(input) != JSON_OBJECT && json_kind(input) != JSON_NULL)
 		return field_wrong(p, where, "an object", input);
-	buf_puts(calls, calls->n ? ",{\"id\":" : "{\"id\":");
-	json_put(calls, id);
-	buf_puts(calls, ",\"type\":\"function\",\"function\":{\"name\":");
-	json_put(calls, name);
-	buf_puts(calls, ",\"arguments\":");
-	if (json_kind(input) == JSON_OBJECT)
-		json_put(calls, input);
-	else
-		buf_puts(calls, "{}");
-	buf_puts(calls, "}}");
+	json_add(calls, call_new(json_get(block, "id"), s, n,
+	                         json_kind(input) == JSON_OBJECT ? json_share(input) : json_new_object()));
 	return 0;
 }
 
 /* Text and calls of the assistant, collected until a result comes. */
 struct said {
-	struct buf text, thinking, calls;
+	struct buf text, thinking;
+	struct json *calls;
 };
 
-static void put_said(struct said *t, struct buf *out)
+static void put_said(struct said *t, struct json *out)
 {
-	if (out->n > 1)
-		buf_putc(out, ',');
-	message_put_assistant(out, &t->text, &t->thinking, &t->calls);
+	json_add(out, message_assistant(&t->text, &t->thinking, t->calls));
 	buf_reset(&t->text);
 	buf_reset(&t->thinking);
-	buf_reset(&t->calls);
+	t->calls = json_new_array();
 }
 
-/* Appends the result of a tool that the API's provider ran: a message of its own, as JSON. */
-static void put_hosted_result(const struct json *block, struct said *t, struct buf *out)
+/* Adds the result of a tool that the API's provider ran: a message of its own, as JSON. */
+static void put_hosted_result(const struct json *block, struct said *t, struct json *out)
 {
 	struct buf text;
 
 	put_said(t, out);
 	buf_init(&text);
 	json_put(&text, json_get(block, "content"));
-	put_message(out, "tool", &text);
-	buf_puts(out, ",\"tool_call_id\":");
-	json_put(out, json_get(block, "tool_use_id"));
-	buf_putc(out, '}');
+	put_result(out, &text, json_get(block, "tool_use_id"), false);
 	buf_fini(&text);
 }
 
@@ -267,7 +258,8 @@ static bool ends_with(const struct json *type, const char *end)
 	return s && n >= len && !memcmp(s + n - len, end, len);
 }
 
-static int assistant_block(const struct json *block, const char *at, struct said *t, struct buf *out, struct problem *p)
+static int assistant_block(const struct json *block, const char *at, struct said *t, struct json *out,
+                           struct problem *p)
 {
 	const struct json *type = json_get(block, "type");
 	char field[120];
@@ -285,7 +277,7 @@ static int assistant_block(const struct json *block, const char *at, struct said
 		return 0;
 	}
 	if (str_is(type, "tool_use") || str_is(type, "server_tool_use") || str_is(type, "mcp_tool_use"))
-		return tool_use(block, at, &t->calls, p);
+		return tool_use(block, at, t->calls, p);
 	if (ends_with(type, "_tool_result")) {
 		put_hosted_result(block, t, out);
 		return 0;
@@ -295,31 +287,30 @@ static int assistant_block(const struct json *block, const char *at, struct said
 	return text_of(block, at, &t->text, NULL, p);
 }
 
-static int assistant_blocks(const struct json *v, const char *at, struct buf *out, struct problem *p)
+static int assistant_blocks(const struct json *v, const char *at, struct json *out, struct problem *p)
 {
-	struct said t;
+	struct said t = { .calls = json_new_array() };
 	char where[100];
 	size_t n = json_len(v);
 	int r = 0;
 
 	buf_init(&t.text);
 	buf_init(&t.thinking);
-	buf_init(&t.calls);
 	for (size_t i = 0; i < n && !r; i++) {
 		snprintf(where, sizeof where, "%.70s[%zu]", at, i);
 		r = assistant_block(json_at(v, i), where, &t, out, p);
 	}
 	/* After a result there may be nothing more. */
-	if (!r && (t.text.n || t.thinking.n || t.calls.n || !n ||
+	if (!r && (t.text.n || t.thinking.n || json_len(t.calls) || !n ||
 	           !ends_with(json_get(json_at(v, n - 1), "type"), "_tool_result")))
 		put_said(&t, out);
 	buf_fini(&t.text);
 	buf_fini(&t.thinking);
-	buf_fini(&t.calls);
+	json_free(t.calls);
 	return r;
 }
 
-static int message(const struct json *m, size_t i, struct buf *out, struct images *im, struct problem *p)
+static int message(const struct json *m, size_t i, struct json *out, struct images *im, struct problem *p)
 {
 	const struct json *role = json_get(m, "role"), *v = json_get(m, "content");
 	bool assistant = str_is(role, "assistant"), system = str_is(role, "system");
@@ -343,15 +334,13 @@ static int message(const struct json *m, size_t i, struct buf *out, struct image
 	if (json_kind(v) == JSON_NULL && !assistant)
 		return field_wrong(p, at, "a string or an array of blocks", v);
 	buf_init(&text);
-	if (!(r = joined(v, at, &text, assistant || system ? NULL : im, p))) {
+	if (!(r = joined(v, at, &text, assistant || system ? NULL : im, p)))
 		put_message(out, assistant ? "assistant" : system ? "system" : "user", &text);
-		buf_putc(out, '}');
-	}
 	buf_fini(&text);
 	return r;
 }
 
-int anthropic_messages(const struct json *body, struct buf *out, struct images *im, struct problem *p)
+int anthropic_messages(const struct json *body, struct json *out, struct images *im, struct problem *p)
 {
 	const struct json *system = json_get(body, "system"), *messages = json_get(body, "messages");
 	size_t n = json_len(messages);
@@ -364,17 +353,13 @@ int anthropic_messages(const struct json *body, struct buf *out, struct images *
 		                              "messages is missing: an array of messages");
 	if (!n)
 		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
-	buf_putc(out, '[');
 	if (json_kind(system) != JSON_NULL) {
 		buf_init(&text);
-		if (!(r = joined(system, "system", &text, NULL, p)) && text.n) {
+		if (!(r = joined(system, "system", &text, NULL, p)) && text.n)
 			put_message(out, "system", &text);
-			buf_putc(out, '}');
-		}
 		buf_fini(&text);
 	}
 	for (size_t i = 0; i < n && !r; i++)
 		r = message(json_at(messages, i), i, out, im, p);
-	buf_putc(out, ']');
 	return r;
 }

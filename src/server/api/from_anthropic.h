@@ -10,6 +10,6 @@
 /* system and messages of body, as one array in the form of messages_normal.  Blocks
  * of text are joined; thinking becomes reasoning_content, tool_use tool_calls, and
  * each tool_result a message of the role tool.  Images become marks (images.h). */
-int anthropic_messages(const struct json *body, struct buf *out, struct images *im, struct problem *p);
+int anthropic_messages(const struct json *body, struct json *out, struct images *im, struct problem *p);
 
 #endif

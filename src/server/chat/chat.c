@@ -31,12 +31,12 @@ void chat_init(struct chat *c)
 		            .tool_choice_field = "tool_choice",
 		            .effort_field = "reasoning_effort",
 		            .budget_field = "thinking_budget" };
-	buf_init(&c->messages);
+	c->messages = json_new_array();
 }
 
 void chat_fini(struct chat *c)
 {
-	buf_fini(&c->messages);
+	json_free(c->messages);
 }
 
 int chat_body(struct generation *g, struct json *body, const struct field *const *tables, chat_step *read,

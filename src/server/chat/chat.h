@@ -11,7 +11,7 @@ enum tool_use { TOOLS_AUTO, TOOLS_NONE, TOOLS_ANY, TOOLS_NAMED };
 
 /* Fields of a chat request, as an API reads them from the body.  Pointers are into g->body. */
 struct chat {
-	struct buf messages;      /* JSON array, as messages_normal leaves it */
+	struct json *messages;    /* array of its own, as messages_normal leaves it; chat_render changes it */
 	int n_message;            /* once it was rendered */
 	const struct json *tools; /* array in the OpenAI API's form; NULL: none */
 	enum tool_use use;

@@ -185,7 +185,7 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 		                   "the chat template of this model does not let thinking be turned on or off");
 	if ((r = structured_fields(g, body, p)))
 		return r;
-	return messages_normal(json_get(body, "messages"), &g->images, &c->messages, p);
+	return messages_normal(json_get(body, "messages"), &g->images, c->messages, p);
 }
 
 int chat_read(struct generation *g, struct chat *c, struct problem *p)

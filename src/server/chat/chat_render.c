@@ -59,43 +59,29 @@ static int use_effort(struct generation *g, struct chat *c, struct problem *p)
 	return 0;
 }
 
-static void put_members(struct buf *b, const struct json *object)
+static void set_members(struct json *out, const struct json *object)
 {
-	struct json_cursor c;
+	struct json_cursor c = json_first(object);
 	const struct json *v;
 	const char *key;
 
-	if (json_kind(object) != JSON_OBJECT)
-		return;
-	for (c = json_first(object); json_next(&c, &key, &v);) {
-		if (b->n > 1)
-			buf_putc(b, ',');
-		json_put_cstr(b, key);
-		buf_putc(b, ':');
-		json_put(b, v);
-	}
+	while (json_next(&c, &key, &v))
+		json_set(out, key, json_share(v));
 }
 
 /* The template's variables: the server's, over them what the request's fields mean,
- * over them its own.  The last value of a repeated name counts. */
+ * over them its own. */
 static struct json *variables(const struct generation *g, const struct chat *c)
 {
-	struct json *out;
-	struct buf b;
+	struct json *out = json_kind(g->served->template_args) == JSON_OBJECT ?
+	                           json_copy_whole(g->served->template_args) :
+	                           json_new_object();
 
-	buf_init(&b);
-	buf_putc(&b, '{');
-	put_members(&b, g->served->template_args);
-	if (c->effort && template_uses(generation_template(g), "reasoning_effort")) {
-		buf_printf(&b, "%s\"reasoning_effort\":", b.n > 1 ? "," : "");
-		json_put_cstr(&b, c->effort);
-	}
+	if (c->effort && template_uses(generation_template(g), "reasoning_effort"))
+		json_set_str(out, "reasoning_effort", c->effort, strlen(c->effort));
 	if (c->think >= 0 && template_uses(generation_template(g), "enable_thinking"))
-		buf_printf(&b, "%s\"enable_thinking\":%s", b.n > 1 ? "," : "", c->think ? "true" : "false");
-	put_members(&b, c->kwargs);
-	buf_putc(&b, '}');
-	out = json_parse(b.p, b.n, 0, NULL);
-	buf_fini(&b);
+		json_set_bool(out, "enable_thinking", c->think);
+	set_members(out, c->kwargs);
 	return out;
 }
 
@@ -140,32 +126,34 @@ static int refuse_builtin(const struct generation *g, const struct chat *c, cons
 
 /* ---- the prompt ---- */
 
+/* Puts other messages in the place of a conversation's; NULL: they stay. */
+static void use(struct chat *c, struct json *messages)
+{
+	if (!messages)
+		return;
+	json_free(c->messages);
+	c->messages = messages;
+}
+
 /* Prepares a conversation for rendering: drops lines without meaning, and puts our own
- * earlier turns back as they were.  Takes over messages, returns others. */
-static struct json *recall(struct generation *g, struct json *messages, const struct json *tools,
-                           const struct json *variables)
+ * earlier turns back as they were. */
+static void recall(struct generation *g, struct chat *c, const struct json *tools, const struct json *variables)
 {
 	const struct server *s = g->x ? g->x->srv : NULL;
 	struct past_context context = { .salt = g->params.cache_salt, .tools = tools, .variables = variables };
-	struct buf b;
 
 	if (!s)
-		return messages;
-	buf_init(&b);
-	if (s->opts.drop_volatile && past_drop_volatile(messages, &b))
-		messages = messages_instead(messages, &b);
+		return;
+	if (s->opts.drop_volatile)
+		use(c, past_drop_volatile(c->messages));
 	context.key = g->x->key;
 	context.model = g->x->model->serial;
 	if (s->opts.turn_replay && g->params.turn_replay) {
 		past_fini(&g->past);
-		past_read(&g->past, s->turns, s->opts.turn_replay, &context, messages);
-		if (g->past.n_turn) {
-			past_restore(&g->past, messages, &b);
-			messages = messages_instead(messages, &b);
-		}
+		past_read(&g->past, s->turns, s->opts.turn_replay, &context, c->messages);
+		if (g->past.n_turn)
+			use(c, past_restore(&g->past, c->messages));
 	}
-	buf_fini(&b);
-	return messages;
 }
 
 /* The turns' own text into the rendered prompt. */
@@ -174,21 +162,17 @@ static void splice(struct generation *g, const struct template_input *in, struct
 	struct template_input blank = *in;
 	struct template_output o;
 	struct json *messages;
-	struct buf b;
 
 	if (!g->past.n_turn)
 		return;
-	buf_init(&b);
-	past_blank(&g->past, in->messages, &b);
-	messages = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	blank.messages = messages;
+	blank.messages = messages = past_blank(&g->past, in->messages);
 	template_output_init(&o);
-	if (messages && !template_render(generation_template(g), &blank, &o, NULL))
+	if (!template_render(generation_template(g), &blank, &o, NULL))
 		past_splice(&g->past, out, &o, g->served->tokenizer);
 	template_output_fini(&o);
 	json_free(messages);
 }
+
 /* ---- an answer that is the rest of the last message ---- */
 
 /* A mark at the end of the message while it is rendered: private-use characters, which
@@ -202,53 +186,30 @@ static const struct json *last_of(const struct json *messages)
 	return json_at(messages, json_len(messages) - 1);
 }
 
-/* messages with the mark in them; frees what it does not return.  NULL: *p says why not. */
-static struct json *mark_end(struct generation *g, struct json *messages, struct problem *p)
+/* Puts the mark into the messages. */
+static int mark_end(struct generation *g, struct chat *c, struct problem *p)
 {
-	const struct json *last = last_of(messages), *v;
-	struct json_cursor k;
-	const char *key, *role, *text;
+	const struct json *last = last_of(c->messages);
+	struct json *marked;
+	const char *role, *text;
 	struct buf b;
 	size_t n;
 
 	role = json_str(json_get(last, "role"), &n);
 	text = json_str(json_get(last, "content"), &n);
-	if (!role || strcmp(role, "assistant") || !text || !n || json_len(json_get(last, "tool_calls"))) {
-		problem_set(
+	if (!role || strcmp(role, "assistant") || !text || !n || json_len(json_get(last, "tool_calls")))
+		return problem_set(
 			p, 400, "invalid_value", "messages",
 			"messages: to go on from, the last message must be the assistant's, with text and without calls");
-		json_free(messages);
-		return NULL;
-	}
 	g->prefill = xstrndup(text, n);
 	buf_init(&b);
-	buf_putc(&b, '[');
-	for (size_t i = 0; i + 1 < json_len(messages); i++) {
-		json_put(&b, json_at(messages, i));
-		buf_putc(&b, ',');
-	}
-	buf_putc(&b, '{');
-	for (k = json_first(last); json_next(&k, &key, &v);) {
-		json_put_cstr(&b, key);
-		buf_putc(&b, ':');
-		if (!strcmp(key, "content")) {
-			struct buf marked;
-
-			buf_init(&marked);
-			buf_put(&marked, text, n);
-			buf_puts(&marked, here);
-			json_put_str(&b, marked.p, marked.n);
-			buf_fini(&marked);
-		} else {
-			json_put(&b, v);
-		}
-		buf_putc(&b, ',');
-	}
-	b.n--; /* there was content, and so a comma */
-	buf_puts(&b, "}]");
-	messages = messages_instead(messages, &b);
+	buf_put(&b, text, n);
+	buf_puts(&b, here);
+	marked = json_copy(last);
+	json_set_str(marked, "content", b.p, b.n);
 	buf_fini(&b);
-	return messages;
+	json_set_at(c->messages, json_len(c->messages) - 1, marked);
+	return 0;
 }
 
 static int cut_end(struct prompt *out, struct problem *p)
@@ -277,6 +238,32 @@ bool chat_in_thought(const struct speech *how, const char *text)
 	return open && (!close || close < open);
 }
 
+/* Makes the messages what the template takes, and the text of them. */
+static int fit_and_render(struct generation *g, struct chat *c, struct template_input *in, struct prompt *out,
+                          struct problem *p)
+{
+	int r;
+
+	if (g->x)
+		use(c, roles_fit(&g->x->model->roles[g->tools != NULL], c->messages));
+	/* Neither a message that the answer continues nor the continuation is a turn of ours. */
+	if (c->go_on) {
+		g->params.turn_replay = c->add_generation_prompt = in->add_generation_prompt = false;
+		if ((r = mark_end(g, c, p)))
+			return r;
+	}
+	recall(g, c, in->tools, in->extra);
+	use(c, images_parts(&g->images, c->messages, p));
+	if (p->status)
+		return p->status;
+	c->n_message = (int)json_len(c->messages);
+	in->messages = c->messages;
+	if ((r = prompt_render(out, generation_template(g), in, p)))
+		return r;
+	splice(g, in, out);
+	return c->go_on ? cut_end(out, p) : 0;
+}
+
 int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct problem *p)
 {
 	struct template_input in = {
@@ -285,9 +272,8 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 		.eos_token = g->served->eos_token,
 		.now = g->created,
 	};
-	struct json *messages, *extra, *parts;
 	const struct json *tools;
-	struct err err;
+	struct json *extra;
 	int r;
 
 	if (!g->served->tmpl)
@@ -296,46 +282,13 @@ int chat_render(struct generation *g, struct chat *c, struct prompt *out, struct
 			"this model has no chat template: use /v1/completions, or start the server with --chat-template");
 	if ((r = chat_use_tools(g, c, &tools, p)) || (r = use_effort(g, c, p)))
 		return r;
-	/* Deeper by what a message wraps around its arguments. */
-	messages = json_parse(c->messages.p, c->messages.n, 200, &err);
-	if (!messages)
-		return problem_set(p, 400, "invalid_value", "messages", "messages: %s", err.msg);
 	extra = variables(g, c);
 	tell_unused(g, c->kwargs);
-	if ((r = refuse_builtin(g, c, extra, p))) {
-		json_free(messages);
-		json_free(extra);
-		return r;
+	if (!(r = refuse_builtin(g, c, extra, p))) {
+		in.tools = tools;
+		in.extra = extra;
+		r = fit_and_render(g, c, &in, out, p);
 	}
-	if (g->x)
-		messages = roles_fit(&g->x->model->roles[g->tools != NULL], messages);
-	/* Neither a message that the answer continues nor the continuation is a turn of ours. */
-	if (c->go_on) {
-		g->params.turn_replay = c->add_generation_prompt = in.add_generation_prompt = false;
-		if (!(messages = mark_end(g, messages, p))) {
-			json_free(extra);
-			return p->status;
-		}
-	}
-	messages = recall(g, messages, tools, extra);
-	if ((parts = images_parts(&g->images, messages, p))) {
-		json_free(messages);
-		messages = parts;
-	} else if (p->status) {
-		json_free(messages);
-		json_free(extra);
-		return p->status;
-	}
-	c->n_message = (int)json_len(messages);
-	in.messages = messages;
-	in.tools = tools;
-	in.extra = extra;
-	r = prompt_render(out, generation_template(g), &in, p);
-	if (!r)
-		splice(g, &in, out);
-	if (!r && c->go_on)
-		r = cut_end(out, p);
-	json_free(messages);
 	json_free(extra);
 	return r;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/allowance.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -201,6 +202,15 @@ static bool only_embeds(const struct served *d)
 	return d->embedder && !d->embedder->writes;
 }
 
+static void free_bodies(struct generation *g)
+{
+	json_free(g->body);
+	json_free(g->made);
+	json_free(g->shown);
+	g->body = g->made = g->shown = NULL;
+	g->tools = NULL;
+}
+
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body)
 {
 	struct generation *g;
@@ -240,11 +250,10 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as, struct js
 		log_prompts(g);
 	if (!x->problem.status && log_wants(LOG_DEBUG))
 		log_params(g);
-	/* Here, for a large one takes a while to free; its tools are still looked at. */
-	if (!g->tools) {
-		json_free(g->body);
-		g->body = NULL;
-	}
+	/* Here, for a large one takes a while to free; its tools are still looked at.  Parts of it that this thread frees
+	 * later, when its client has left, are no other thread's then. */
+	if (!g->tools || allowance_why())
+		free_bodies(g);
 }
 
 void generation_prep(struct exchange *x)
@@ -819,13 +828,18 @@ static void drop_json(void *p)
 	json_free(p);
 }
 
-/* Values by the hundred thousand take a while. */
-static void discard(const struct generation *g, struct json *j)
+/* Values by the hundred thousand take a while.  One thread frees them all, for they share values. */
+static void discard_bodies(struct generation *g)
 {
-	if (g->x && g->x->heavy && j)
-		workers_discard(g->x->srv, drop_json, j);
+	struct json *all = json_new_array();
+
+	json_add(all, g->body);
+	json_add(all, g->made);
+	json_add(all, g->shown);
+	if (g->x && g->x->heavy)
+		workers_discard(g->x->srv, drop_json, all);
 	else
-		json_free(j);
+		json_free(all);
 }
 
 void generation_free(struct generation *g)
@@ -867,9 +881,7 @@ void generation_free(struct generation *g)
 		journal_close(g->journal, g->x->srv);
 	free(g->header);
 	free(g->prefill);
-	discard(g, g->body);
-	discard(g, g->made);
-	discard(g, g->shown);
+	discard_bodies(g);
 	tool_kinds_fini(&g->kinds);
 	params_fini(&g->params);
 	free(g);

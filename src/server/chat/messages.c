@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allowance.h"
 #include "server/chat/fields.h"
 
 static bool str_is(const struct json *j, const char *text)
@@ -110,61 +111,62 @@ static int text_part(const struct json *part, struct images *im, const char *at,
 	return 0;
 }
 
-/* im NULL: no images. */
-static int content(const struct json *c, int i, struct images *im, struct buf *out, struct problem *p)
+/* Text parts, joined, and marks of images.  im NULL: no images. */
+static int parts(const struct json *c, int i, struct images *im, struct json *out, struct problem *p)
 {
-	char at[60];
 	struct buf text;
-	const char *s;
-	size_t n;
+	char at[60];
 	int r = 0;
 
-	snprintf(at, sizeof at, "messages[%d].content", i);
+	buf_init(&text);
+	for (size_t k = 0; k < json_len(c) && !r; k++) {
+		snprintf(at, sizeof at, "messages[%d].content[%zu]", i, k);
+		r = text_part(json_at(c, k), im, at, &text, p);
+	}
+	json_set_str(out, "content", text.p, text.n);
+	buf_fini(&text);
+	return r;
+}
+
+static int content(const struct json *m, int i, struct images *im, struct json *out, struct problem *p)
+{
+	const struct json *c = json_get(m, "content");
+	char at[60];
+
 	switch (json_kind(c)) {
-	case JSON_NULL: buf_puts(out, "\"\""); return 0;
-	case JSON_STRING:
-		s = json_str(c, &n);
-		json_put_str(out, s, n);
-		return 0;
-	case JSON_ARRAY:
-		buf_init(&text);
-		for (size_t k = 0; k < json_len(c) && !r; k++) {
-			snprintf(at, sizeof at, "messages[%d].content[%zu]", i, k);
-			r = text_part(json_at(c, k), im, at, &text, p);
-		}
-		json_put_str(out, text.p, text.n);
-		buf_fini(&text);
-		return r;
-	default: return field_wrong(p, at, "a string, null or an array of text parts", c);
+	case JSON_NULL: json_set_str(out, "content", "", 0); return 0;
+	case JSON_STRING: json_set(out, "content", json_share(c)); return 0;
+	case JSON_ARRAY: return parts(c, i, im, out, p);
+	default:
+		snprintf(at, sizeof at, "messages[%d].content", i);
+		return field_wrong(p, at, "a string, null or an array of text parts", c);
 	}
 }
 
 /* An object, where the text is one.  Clients that cannot tell an empty map from an empty list write [], others null. */
-static void put_arguments(const struct json *a, struct buf *out)
+static struct json *arguments_of(const struct json *a)
 {
 	size_t n;
 	const char *s = json_str(a, &n);
-	const struct json *said;
-	struct json *j = NULL;
+	struct json *j = s ? json_parse(s, n, 0, NULL) : json_share(a);
 
-	if (s)
-		j = json_parse(s, n, 0, NULL);
-	said = s ? j : a;
-	if (said && (json_kind(said) == JSON_NULL || (json_kind(said) == JSON_ARRAY && !json_len(said))))
-		buf_puts(out, "{}");
-	else
-		json_put(out, json_kind(j) == JSON_OBJECT ? j : a);
+	if (json_kind(j) == JSON_OBJECT)
+		return j;
+	if (j && (json_kind(j) == JSON_NULL || (json_kind(j) == JSON_ARRAY && !json_len(j)))) {
+		json_free(j);
+		return json_new_object();
+	}
 	json_free(j);
+	return json_share(a);
 }
 
 /* {"id", "type", "function": {"name", "arguments"}} and whatever else. */
-static int tool_call(const struct json *call, const char *at, struct buf *out, struct problem *p)
+static int tool_call(const struct json *call, const char *at, struct json *list, struct problem *p)
 {
 	const struct json *f = json_get(call, "function"), *v;
-	struct json_cursor c;
+	struct json *out, *function;
 	char where[120];
-	const char *key;
-	int count = 0, r;
+	int r;
 
 	if ((r = field_takes(call, at, "id", TAKES_STRING, p)) || (r = field_takes(call, at, "type", TAKES_STRING, p)))
 		return r;
@@ -179,49 +181,31 @@ static int tool_call(const struct json *call, const char *at, struct buf *out, s
 	if (json_kind(v) != JSON_NULL && json_kind(v) != JSON_STRING && json_kind(v) != JSON_OBJECT &&
 	    (json_kind(v) != JSON_ARRAY || json_len(v)))
 		return field_wrong(p, where, "a string or an object", v);
-	buf_putc(out, '{');
-	for (c = json_first(call); json_next(&c, &key, &v);) {
-		if (!strcmp(key, "function"))
-			continue;
-		json_put_cstr(out, key);
-		buf_putc(out, ':');
-		json_put(out, v);
-		buf_putc(out, ',');
-	}
-	buf_puts(out, "\"function\":{");
-	for (c = json_first(f); json_next(&c, &key, &v);) {
-		if (count++)
-			buf_putc(out, ',');
-		json_put_cstr(out, key);
-		buf_putc(out, ':');
-		if (!strcmp(key, "arguments"))
-			put_arguments(v, out);
-		else
-			json_put(out, v);
-	}
-	buf_puts(out, "}}");
+	function = json_copy(f);
+	if (json_get(f, "arguments"))
+		json_set(function, "arguments", arguments_of(v));
+	out = json_copy(call);
+	json_drop(out, "function"); /* the last member, then */
+	json_set(out, "function", function);
+	json_add(list, out);
 	return 0;
 }
 
-static int tool_calls(const struct json *calls, int i, struct buf *out, struct problem *p)
+static int tool_calls(const struct json *calls, int i, struct json *out, struct problem *p)
 {
+	struct json *list = json_new_array();
 	char at[60];
+	int r = 0;
 
 	snprintf(at, sizeof at, "messages[%d].tool_calls", i);
 	if (json_kind(calls) != JSON_ARRAY)
-		return field_wrong(p, at, "an array", calls);
-	buf_puts(out, ",\"tool_calls\":[");
-	for (size_t k = 0; k < json_len(calls); k++) {
-		int r;
-
+		r = field_wrong(p, at, "an array", calls);
+	for (size_t k = 0; k < json_len(calls) && !r; k++) {
 		snprintf(at, sizeof at, "messages[%d].tool_calls[%zu]", i, k);
-		if (k)
-			buf_putc(out, ',');
-		if ((r = tool_call(json_at(calls, k), at, out, p)))
-			return r;
+		r = tool_call(json_at(calls, k), at, list, p);
 	}
-	buf_putc(out, ']');
-	return 0;
+	json_set(out, "tool_calls", list);
+	return r;
 }
 
 /* The thought of an assistant's message, by each name that servers give it: a string, or a list of details, whose texts
@@ -264,24 +248,24 @@ static bool is_thought(const char *key)
 	       !strcmp(key, "reasoning_details");
 }
 
-static int put_thought(const struct json *m, int i, struct buf *out, struct problem *p)
+static int put_thought(const struct json *m, int i, struct json *out, struct problem *p)
 {
 	struct buf b;
 	int r;
 
 	buf_init(&b);
-	if (!(r = thought(m, i, &b, p)) && b.n) {
-		buf_puts(out, ",\"reasoning_content\":");
-		json_put_str(out, b.p, b.n);
-	}
+	if (!(r = thought(m, i, &b, p)) && b.n)
+		json_set_str(out, "reasoning_content", b.p, b.n);
 	buf_fini(&b);
 	return r;
 }
 
-static int message(const struct json *m, int i, struct images *im, struct buf *out, struct problem *p)
+/* Adds a message's normal form to the list. */
+static int message(const struct json *m, int i, struct images *im, struct json *list, struct problem *p)
 {
 	static const char *const roles[] = { "system", "developer", "user", "assistant", "tool" };
 	const struct json *role = json_get(m, "role"), *v;
+	struct json *out;
 	struct json_cursor c;
 	const char *key;
 	char at[60];
@@ -304,11 +288,13 @@ static int message(const struct json *m, int i, struct images *im, struct buf *o
 	snprintf(at, sizeof at, "messages[%d].content", i);
 	if (k != 3 && !json_get(m, "content"))
 		return field_wrong(p, at, "a string, null or an array of text parts", NULL);
-	buf_puts(out, "{\"role\":");
-	json_put_cstr(out, k == 1 ? "system" : roles[k]);
-	buf_puts(out, ",\"content\":");
-	if ((r = content(json_get(m, "content"), i, k == 2 || k == 4 ? im : NULL, out, p)) ||
-	    (k == 3 && (r = put_thought(m, i, out, p))))
+	out = json_new_object();
+	json_add(list, out);
+	if (k == 1)
+		json_set_str(out, "role", "system", 6);
+	else
+		json_set(out, "role", json_share(role));
+	if ((r = content(m, i, k == 2 || k == 4 ? im : NULL, out, p)) || (k == 3 && (r = put_thought(m, i, out, p))))
 		return r;
 	for (c = json_first(m); json_next(&c, &key, &v);) {
 		if (!strcmp(key, "role") || !strcmp(key, "content") || json_kind(v) == JSON_NULL ||
@@ -324,18 +310,14 @@ static int message(const struct json *m, int i, struct images *im, struct buf *o
 			return problem_set(p, 400, "unsupported_field", at, "%s is not supported by this server%s", at,
 			                   *key == 'f' ? ": use tool_calls" : "");
 		}
-		buf_putc(out, ',');
-		json_put_cstr(out, key);
-		buf_putc(out, ':');
-		json_put(out, v);
+		json_set(out, key, json_share(v));
 	}
-	buf_putc(out, '}');
 	return 0;
 }
 
-int messages_normal(const struct json *messages, struct images *im, struct buf *out, struct problem *p)
+int messages_normal(const struct json *messages, struct images *im, struct json *out, struct problem *p)
 {
-	int r;
+	int r = 0;
 
 	if (json_kind(messages) != JSON_ARRAY)
 		return messages ? field_wrong(p, "messages", "an array of messages", messages) :
@@ -343,15 +325,9 @@ int messages_normal(const struct json *messages, struct images *im, struct buf *
 		                              "messages is missing: an array of messages");
 	if (!json_len(messages))
 		return problem_set(p, 400, "invalid_value", "messages", "messages is empty: at least one is needed");
-	buf_putc(out, '[');
-	for (size_t i = 0; i < json_len(messages); i++) {
-		if (i)
-			buf_putc(out, ',');
-		if ((r = message(json_at(messages, i), (int)i, im, out, p)))
-			return r;
-	}
-	buf_putc(out, ']');
-	return 0;
+	for (size_t i = 0; i < json_len(messages) && !r && allowance_spend(1); i++)
+		r = message(json_at(messages, i), (int)i, im, out, p);
+	return r;
 }
 
 int tools_check(const struct json *tools, struct problem *p)
@@ -380,16 +356,36 @@ int tools_check(const struct json *tools, struct problem *p)
 	return 0;
 }
 
-void message_put_assistant(struct buf *out, const struct buf *content, const struct buf *thinking,
-                           const struct buf *calls)
+struct json *message_new(const char *role, const char *text, size_t n)
 {
-	buf_puts(out, "{\"role\":\"assistant\",\"content\":");
-	json_put_str(out, content->p, content->n);
-	if (thinking->n) {
-		buf_puts(out, ",\"reasoning_content\":");
-		json_put_str(out, thinking->p, thinking->n);
-	}
-	if (calls->n)
-		buf_printf(out, ",\"tool_calls\":[%s]", calls->p);
-	buf_putc(out, '}');
+	struct json *m = json_new_object();
+
+	json_set_str(m, "role", role, strlen(role));
+	json_set_str(m, "content", text, n);
+	return m;
+}
+
+struct json *message_assistant(const struct buf *content, const struct buf *thinking, struct json *calls)
+{
+	struct json *m = message_new("assistant", content->p, content->n);
+
+	if (thinking->n)
+		json_set_str(m, "reasoning_content", thinking->p, thinking->n);
+	if (json_len(calls))
+		json_set(m, "tool_calls", calls);
+	else
+		json_free(calls);
+	return m;
+}
+
+struct json *call_new(const struct json *id, const char *name, size_t n, struct json *arguments)
+{
+	struct json *call = json_new_object(), *function = json_new_object();
+
+	json_set(call, "id", json_share(id));
+	json_set_str(call, "type", "function", 8);
+	json_set_str(function, "name", name, n);
+	json_set(function, "arguments", arguments);
+	json_set(call, "function", function);
+	return call;
 }

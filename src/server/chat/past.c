@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/allowance.h"
+#include "server/chat/messages.h"
 
 struct text {
 	const char *p;
@@ -251,92 +252,57 @@ void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const
 
 /* ---- putting ours in the place of theirs ---- */
 
-static void put_member(struct buf *out, const char *name, const struct json *value)
+/* The client's call, with its id and other members, but with our function: the name, and the arguments as the model
+ * wrote them. */
+static struct json *our_call(const struct json *theirs, const struct json *ours)
 {
-	if (out->p[out->n - 1] != '{')
-		buf_putc(out, ',');
-	json_put_cstr(out, name);
-	buf_putc(out, ':');
-	json_put(out, value);
+	struct json *out = json_copy(theirs);
+
+	if (json_get(theirs, "function"))
+		json_set(out, "function", json_share(json_get(ours, "function")));
+	return out;
 }
 
-static void put_string(struct buf *out, const char *name, struct text t)
+static struct json *our_message(const struct json *theirs, const struct turn *t)
 {
-	if (out->p[out->n - 1] != '{')
-		buf_putc(out, ',');
-	json_put_cstr(out, name);
-	buf_putc(out, ':');
-	json_put_str(out, t.p, t.n);
-}
-
-/* Appends the client's call, with its id and other members, but with our function: the name, and the
- * arguments as the model wrote them. */
-static void put_call(struct buf *out, const struct json *theirs, const struct json *ours)
-{
-	struct json_cursor c;
-	const struct json *v;
-	const char *name;
-
-	buf_putc(out, '{');
-	for (c = json_first(theirs); json_next(&c, &name, &v);)
-		put_member(out, name, strcmp(name, "function") ? v : json_get(ours, "function"));
-	buf_putc(out, '}');
-}
-
-static void put_ours(struct buf *out, const struct json *theirs, const struct turn *t)
-{
-	struct json *ours = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL);
+	struct json *ours = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL), *out = json_copy(theirs), *list;
+	const struct json *calls = json_get(theirs, "tool_calls");
 	struct said said = read_said(ours);
-	struct json_cursor c;
-	const struct json *v;
-	const char *name;
 
-	buf_putc(out, '{');
-	for (c = json_first(theirs); json_next(&c, &name, &v);) {
-		if (!strcmp(name, "content")) {
-			put_string(out, name, said.content);
-		} else if (!strcmp(name, "tool_calls")) {
-			buf_puts(out, ",\"tool_calls\":[");
-			for (size_t i = 0; i < json_len(v); i++) {
-				if (i)
-					buf_putc(out, ',');
-				put_call(out, json_at(v, i), json_at(said.calls, i));
-			}
-			buf_putc(out, ']');
-		} else if (strcmp(name, "reasoning_content")) {
-			put_member(out, name, v);
-		}
+	if (json_get(theirs, "content"))
+		json_set_str(out, "content", said.content.p, said.content.n);
+	if (calls) {
+		list = json_new_array();
+		for (size_t i = 0; i < json_len(calls); i++)
+			json_add(list, our_call(json_at(calls, i), json_at(said.calls, i)));
+		json_set(out, "tool_calls", list);
 	}
+	json_drop(out, "reasoning_content");
 	if (said.thinking.n)
-		put_string(out, "reasoning_content", said.thinking);
-	buf_putc(out, '}');
+		json_set_str(out, "reasoning_content", said.thinking.p, said.thinking.n);
 	json_free(ours);
+	return out;
 }
 
-void past_restore(const struct past *h, const struct json *messages, struct buf *out)
+struct json *past_restore(const struct past *h, const struct json *messages)
 {
-	for (int i = 0; i < h->n; i++) {
+	struct json *out = json_new_array();
+
+	for (int i = 0; i < h->n && allowance_spend(0); i++) {
 		const struct json *m = json_at(messages, (size_t)i);
 
-		buf_putc(out, i ? ',' : '[');
-		if (h->turn[i])
-			put_ours(out, m, h->turn[i]);
-		else
-			json_put(out, m);
+		json_add(out, h->turn[i] ? our_message(m, h->turn[i]) : json_share(m));
 	}
-	buf_putc(out, ']');
+	return out;
 }
 
-void past_blank(const struct past *h, const struct json *messages, struct buf *out)
+struct json *past_blank(const struct past *h, const struct json *messages)
 {
-	for (int i = 0; i < h->n; i++) {
-		buf_putc(out, i ? ',' : '[');
-		if (h->turn[i])
-			buf_puts(out, "{\"role\":\"assistant\",\"content\":\"x\"}");
-		else
-			json_put(out, json_at(messages, (size_t)i));
-	}
-	buf_putc(out, ']');
+	struct json *out = json_new_array();
+
+	for (int i = 0; i < h->n && allowance_spend(0); i++)
+		json_add(out, h->turn[i] ? message_new("assistant", "x", 1) : json_share(json_at(messages, (size_t)i)));
+	return out;
 }
 
 /* ---- the text ---- */
@@ -533,38 +499,33 @@ static size_t volatile_bytes(const char *p, size_t n)
 	return i + (i < n && p[i] == '\n');
 }
 
-bool past_drop_volatile(const struct json *messages, struct buf *out)
+/* Bytes of it in a message. */
+static size_t volatile_in(const struct json *m)
 {
+	struct text t = text_of(json_get(m, "content"));
+
+	return role_is(m, "system") ? volatile_bytes(t.p, t.n) : 0;
+}
+
+struct json *past_drop_volatile(const struct json *messages)
+{
+	struct json *out, *changed;
 	bool found = false;
 
-	for (size_t i = 0; i < json_len(messages) && !found; i++) {
+	for (size_t i = 0; i < json_len(messages) && !found; i++)
+		found = volatile_in(json_at(messages, i));
+	if (!found)
+		return NULL;
+	out = json_new_array();
+	for (size_t i = 0; i < json_len(messages) && allowance_spend(0); i++) {
 		const struct json *m = json_at(messages, i);
 		struct text t = text_of(json_get(m, "content"));
+		size_t drop = volatile_in(m);
 
-		found = role_is(m, "system") && volatile_bytes(t.p, t.n);
+		changed = drop ? json_copy(m) : json_share(m);
+		if (drop)
+			json_set_str(changed, "content", t.p + drop, t.n - drop);
+		json_add(out, changed);
 	}
-	if (!found)
-		return false;
-	buf_putc(out, '[');
-	for (size_t i = 0; i < json_len(messages); i++) {
-		const struct json *m = json_at(messages, i), *v;
-		struct json_cursor c;
-		const char *name;
-
-		if (i)
-			buf_putc(out, ',');
-		buf_putc(out, '{');
-		for (c = json_first(m); json_next(&c, &name, &v);) {
-			struct text t = text_of(v);
-			size_t drop = role_is(m, "system") && !strcmp(name, "content") ? volatile_bytes(t.p, t.n) : 0;
-
-			if (drop)
-				put_string(out, name, (struct text){ t.p + drop, t.n - drop });
-			else
-				put_member(out, name, v);
-		}
-		buf_putc(out, '}');
-	}
-	buf_putc(out, ']');
-	return true;
+	return out;
 }

@@ -43,11 +43,10 @@ void past_fini(struct past *h);
 /* Looks every message up.  messages is an array in the normal form of messages.h. */
 void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const struct past_context *context,
                const struct json *messages);
-/* Appends the messages with ours in the place of theirs; and the same with a word
- * in the place of ours, so that two renderings tell where a turn ends.  Only where
- * there are some. */
-void past_restore(const struct past *h, const struct json *messages, struct buf *out);
-void past_blank(const struct past *h, const struct json *messages, struct buf *out);
+/* The messages with ours in the place of theirs; and the same with a word in the
+ * place of ours, so that two renderings tell where a turn ends.  To be freed. */
+struct json *past_restore(const struct past *h, const struct json *messages);
+struct json *past_blank(const struct past *h, const struct json *messages);
 /* Puts the turns' own text into the rendered prompt, wherever the template begins
  * the turn as it did when it was answered; else (it drops past thinking, say) the
  * rendering is kept. blank: of past_blank. */
@@ -55,9 +54,9 @@ void past_splice(struct past *h, struct prompt *p, const struct template_output 
 /* Remembers the answer to this history, whose prompt ended with header. */
 void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer);
 
-/* Appends the messages without what is known to change with every request and to
+/* The messages, to be freed, without what is known to change with every request and to
  * mean nothing: at the beginning of a system message, a line
- * "x-anthropic-billing-header: name=value; ...".  False: there was none. */
-bool past_drop_volatile(const struct json *messages, struct buf *out);
+ * "x-anthropic-billing-header: name=value; ...".  NULL: there was none. */
+struct json *past_drop_volatile(const struct json *messages);
 
 #endif

@@ -7,23 +7,13 @@
 #include "base/alloc.h"
 #include "base/allowance.h"
 #include "base/digest.h"
+#include "server/chat/messages.h"
 
 /* Around the text of a system message that is told as the user's. */
 static const char marked_open[] = "<system-reminder>\n", marked_close[] = "\n</system-reminder>";
 static const char apart[] = "\n\n";
 
 enum { ID_CHARS = 9 };
-
-struct json *messages_instead(struct json *messages, struct buf *b)
-{
-	struct json *other = json_parse(b->p, b->n, 200, NULL);
-
-	buf_reset(b);
-	if (!other)
-		return messages;
-	json_free(messages);
-	return other;
-}
 
 /* ---- trying a template ---- */
 
@@ -133,28 +123,16 @@ static void put_text(struct buf *b, const struct json *m)
 		buf_put(b, s, n);
 }
 
-/* An object, but for one of its members: value NULL leaves it out. */
-static void put_but(struct buf *b, const struct json *object, const char *name, const char *value)
+/* A message with another value, which is taken over, of a member that it has. */
+static struct json *with(const struct json *m, const char *name, struct json *value)
 {
-	struct json_cursor c = json_first(object);
-	const struct json *v;
-	const char *key;
-	int count = 0;
+	struct json *out = json_copy(m);
 
-	buf_putc(b, '{');
-	while (json_next(&c, &key, &v)) {
-		if (!strcmp(key, name) && !value)
-			continue;
-		if (count++)
-			buf_putc(b, ',');
-		json_put_cstr(b, key);
-		buf_putc(b, ':');
-		if (!strcmp(key, name))
-			buf_puts(b, value);
-		else
-			json_put(b, v);
-	}
-	buf_putc(b, '}');
+	if (json_get(m, name))
+		json_set(out, name, value);
+	else
+		json_free(value);
+	return out;
 }
 
 /* ---- the order of roles ---- */
@@ -292,160 +270,112 @@ static void put_message(struct fitting *f, const struct json *m)
 	              (f->in_calls && is_role(m, "tool"));
 }
 
-static void put_turns(struct buf *b, struct fitting *f)
+/* Frees what was gathered of the turns. */
+static struct json *join_turns(struct fitting *f)
 {
-	struct buf text;
+	struct json *out = json_new_array();
 
-	buf_init(&text);
-	buf_putc(b, '[');
 	for (size_t i = 0; i < f->n; i++) {
 		struct turn_out *t = &f->out[i];
 
-		if (i)
-			buf_putc(b, ',');
-		buf_reset(&text);
-		json_put_str(&text, t->text.p, t->text.n);
+		allowance_spend(0);
 		if (!t->m)
-			buf_printf(b, "{\"role\":\"user\",\"content\":%s}", text.p);
+			json_add(out, message_new("user", t->text.p, t->text.n));
 		else if (t->changed)
-			put_but(b, t->m, "content", text.p);
+			json_add(out, with(t->m, "content", json_new_str(t->text.p, t->text.n)));
 		else
-			json_put(b, t->m);
+			json_add(out, json_share(t->m));
 		buf_fini(&t->text);
 	}
-	buf_putc(b, ']');
-	buf_fini(&text);
+	return out;
 }
 
-static struct json *fit_turns(const struct roles *r, struct json *messages)
+static struct json *fit_turns(const struct roles *r, const struct json *messages)
 {
 	struct fitting f = { .r = r, .out = xcalloc(json_len(messages) + 2, sizeof *f.out) };
-	struct buf b;
+	struct json *out;
 
 	buf_init(&f.later);
-	buf_init(&b);
 	for (size_t i = put_systems(&f, messages); i < json_len(messages) && allowance_spend(1); i++)
 		put_message(&f, json_at(messages, i));
 	end_calls(&f);
-	put_turns(&b, &f);
-	messages = messages_instead(messages, &b);
-	buf_fini(&b);
+	out = join_turns(&f);
 	buf_fini(&f.later);
 	free(f.out);
-	return messages;
+	return out;
 }
 
 /* ---- calls ---- */
 
-/* A call with arguments that are an object: where they are text that is not JSON, as of a call that broke off, one
+/* A function with arguments that are an object: where they are text that is not JSON, as of a call that broke off, one
  * whose only argument it is. */
-static void put_object_call(struct buf *b, const struct json *call)
+static struct json *with_object(const struct json *function)
 {
-	const struct json *f = json_get(call, "function");
-	struct buf arguments, function;
 	size_t n;
-	const char *text = json_str(json_get(f, "arguments"), &n);
+	const char *text = json_str(json_get(function, "arguments"), &n);
+	struct json *arguments;
 
-	if (!text) {
-		json_put(b, call);
-		return;
-	}
-	buf_init(&arguments);
-	buf_init(&function);
-	buf_puts(&arguments, strspn(text, " \n\t") == n ? "{" : "{\"arguments\":");
-	if (arguments.n > 1)
-		json_put_str(&arguments, text, n);
-	buf_putc(&arguments, '}');
-	put_but(&function, f, "arguments", arguments.p);
-	put_but(b, call, "function", function.p);
-	buf_fini(&arguments);
-	buf_fini(&function);
+	if (!text)
+		return json_share(function);
+	arguments = json_new_object();
+	if (strspn(text, " \n\t") != n)
+		json_set_str(arguments, "arguments", text, n);
+	return with(function, "arguments", arguments);
 }
 
-/* Nine letters and digits that stand for an id; ids that are such stay.  Appends them as a JSON string. */
-static void put_short_id(struct buf *b, const struct json *id)
+/* Nine letters and digits that stand for an id; ids that are such stay. */
+static struct json *short_id(const struct json *id)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char text[ID_CHARS];
 	size_t n = 0;
 	const char *s = json_str(id, &n);
 	struct digest d;
 	struct sha256 h;
 
-	if (s && n == ID_CHARS && strspn(s, digits) == n) {
-		json_put(b, id);
-		return;
-	}
+	if (s && n == ID_CHARS && strspn(s, digits) == n)
+		return json_share(id);
 	sha256_init(&h);
 	sha256_field(&h, s ? s : "", s ? n : 0);
 	sha256_end(&h, &d);
-	buf_putc(b, '"');
 	for (int i = 0; i < ID_CHARS; i++)
-		buf_putc(b, digits[d.b[i] % (sizeof digits - 1)]);
-	buf_putc(b, '"');
+		text[i] = digits[d.b[i] % (sizeof digits - 1)];
+	return json_new_str(text, ID_CHARS);
 }
 
 /* A call as the template takes it. */
-static void put_call(const struct roles *r, struct buf *b, const struct json *call)
+static struct json *fit_call(const struct roles *r, const struct json *call)
 {
-	struct buf own, id;
-	struct json *made;
+	struct json_cursor c = json_first(call);
+	struct json *out = json_new_object();
+	const struct json *v;
+	const char *key;
 
-	buf_init(&own);
-	buf_init(&id);
-	if (r->text_arguments)
-		json_put(&own, call);
-	else
-		put_object_call(&own, call);
-	if (r->long_ids) {
-		buf_put(b, own.p, own.n);
-	} else {
-		put_short_id(&id, json_get(call, "id"));
-		made = json_parse(own.p, own.n, 200, NULL);
-		buf_reset(&own);
-		put_but(&own, made, "id", NULL);
-		buf_printf(b, "{\"id\":%s", id.p);
-		if (own.n > 2) {
-			buf_putc(b, ',');
-			buf_put(b, own.p + 1, own.n - 1);
-		} else {
-			buf_putc(b, '}');
-		}
-		json_free(made);
+	if (!r->long_ids)
+		json_set(out, "id", short_id(json_get(call, "id")));
+	while (json_next(&c, &key, &v)) {
+		if (!r->text_arguments && !strcmp(key, "function"))
+			json_set(out, key, with_object(v));
+		else if (r->long_ids || strcmp(key, "id"))
+			json_set(out, key, json_share(v));
 	}
-	buf_fini(&own);
-	buf_fini(&id);
+	return out;
 }
 
-/* Calls [from, to) of a message. */
-static void put_calls(const struct roles *r, struct buf *b, const struct json *m, size_t from, size_t to)
+/* A message with calls [from, to) of m. */
+static struct json *with_calls(const struct roles *r, const struct json *m, size_t from, size_t to)
 {
 	const struct json *calls = json_get(m, "tool_calls");
-	struct buf list;
+	struct json *list = json_new_array();
 
-	buf_init(&list);
-	buf_putc(&list, '[');
-	for (size_t i = from; i < to; i++) {
-		if (i > from)
-			buf_putc(&list, ',');
-		put_call(r, &list, json_at(calls, i));
-	}
-	buf_putc(&list, ']');
-	put_but(b, m, "tool_calls", list.p);
-	buf_fini(&list);
+	for (size_t i = from; i < to; i++)
+		json_add(list, fit_call(r, json_at(calls, i)));
+	return with(m, "tool_calls", list);
 }
 
-static void put_result(const struct roles *r, struct buf *b, const struct json *m)
+static struct json *fit_result(const struct roles *r, const struct json *m)
 {
-	struct buf id;
-
-	if (r->long_ids) {
-		json_put(b, m);
-		return;
-	}
-	buf_init(&id);
-	put_short_id(&id, json_get(m, "tool_call_id"));
-	put_but(b, m, "tool_call_id", id.p);
-	buf_fini(&id);
+	return r->long_ids ? json_share(m) : with(m, "tool_call_id", short_id(json_get(m, "tool_call_id")));
 }
 
 static bool same_id(const struct json *a, const struct json *b)
@@ -458,132 +388,96 @@ static bool same_id(const struct json *a, const struct json *b)
 
 /* A message with several calls, and the results behind it, as one message for each call with its result behind it.
  * Returns how many messages were read. */
-static size_t put_apart(const struct roles *r, struct buf *b, const struct json *messages, size_t at)
+static size_t put_apart(const struct roles *r, struct json *out, const struct json *messages, size_t at)
 {
 	const struct json *m = json_at(messages, at), *calls = json_get(m, "tool_calls");
+	struct json *rest = with(m, "content", json_new_str("", 0));
 	size_t end = at + 1;
-	struct json *rest;
-	struct buf own;
 
 	while (is_role(json_at(messages, end), "tool"))
 		end++;
-	buf_init(&own);
-	put_but(&own, m, "content", "\"\"");
-	rest = json_parse(own.p, own.n, 200, NULL);
-	buf_reset(&own);
-	put_but(&own, rest, "reasoning_content", NULL);
-	json_free(rest);
-	rest = json_parse(own.p, own.n, 200, NULL);
+	json_drop(rest, "reasoning_content");
 	for (size_t i = 0; i < json_len(calls); i++) {
 		const struct json *id = json_get(json_at(calls, i), "id");
 
-		if (i)
-			buf_putc(b, ',');
-		put_calls(r, b, i ? rest : m, i, i + 1);
+		json_add(out, with_calls(r, i ? rest : m, i, i + 1));
 		for (size_t k = at + 1; k < end; k++) {
 			const struct json *of = json_get(json_at(messages, k), "tool_call_id");
 
 			/* Results that do not say whose they are come in the order of the calls. */
-			if (json_kind(of) == JSON_NULL ? k - at - 1 != i : !same_id(of, id))
-				continue;
-			buf_putc(b, ',');
-			put_result(r, b, json_at(messages, k));
+			if (json_kind(of) == JSON_NULL ? k - at - 1 == i : same_id(of, id))
+				json_add(out, fit_result(r, json_at(messages, k)));
 		}
 	}
 	json_free(rest);
-	buf_fini(&own);
 	return end - at;
 }
 
 /* A thought under the name that the template looks for.  Such a template takes a thought or a text with calls, not
  * both: then the text follows the thought. */
-static void put_thinking(struct buf *b, const struct json *m)
+static struct json *fit_thought(const struct json *m)
 {
 	const struct json *thought = json_get(m, "reasoning_content");
 	bool joined = json_len(json_get(m, "tool_calls")) > 0;
-	struct buf own, text;
-	struct json *rest;
+	struct json *out;
+	struct buf text;
 	size_t n = 0;
 	const char *s = json_str(thought, &n);
 
-	if (!s || !n || json_get(m, "thinking")) {
-		json_put(b, m);
-		return;
-	}
-	buf_init(&own);
+	if (!s || !n || json_get(m, "thinking"))
+		return json_share(m);
 	buf_init(&text);
 	buf_put(&text, s, n);
-	put_but(&own, m, "reasoning_content", NULL);
 	if (joined && json_str(json_get(m, "content"), &n) && n) {
 		buf_puts(&text, apart);
 		put_text(&text, m);
 	}
-	rest = json_parse(own.p, own.n, 200, NULL);
-	buf_reset(&own);
-	if (joined)
-		put_but(&own, rest, "content", "\"\"");
-	else
-		json_put(&own, rest);
-	json_free(rest);
-	buf_put(b, own.p, own.n - 1);
-	buf_puts(b, ",\"thinking\":");
-	json_put_str(b, text.p, text.n);
-	buf_putc(b, '}');
-	buf_fini(&own);
+	out = joined ? with(m, "content", json_new_str("", 0)) : json_copy(m);
+	json_drop(out, "reasoning_content");
+	json_set_str(out, "thinking", text.p, text.n);
 	buf_fini(&text);
+	return out;
 }
 
-static struct json *fit_calls(const struct roles *r, struct json *messages)
+static struct json *fit_calls(const struct roles *r, const struct json *messages)
 {
-	struct buf b;
+	struct json *out = json_new_array();
 
-	buf_init(&b);
-	buf_putc(&b, '[');
-	for (size_t i = 0; i < json_len(messages);) {
+	for (size_t i = 0; i < json_len(messages) && allowance_spend(0);) {
 		const struct json *m = json_at(messages, i);
 		size_t n = json_len(json_get(m, "tool_calls"));
 
-		if (i)
-			buf_putc(&b, ',');
 		if (n > 1 && !r->calls) {
-			i += put_apart(r, &b, messages, i);
+			i += put_apart(r, out, messages, i);
 			continue;
 		}
-		if (n)
-			put_calls(r, &b, m, 0, n);
-		else if (is_role(m, "tool"))
-			put_result(r, &b, m);
-		else
-			json_put(&b, m);
+		json_add(out, n ? with_calls(r, m, 0, n) : is_role(m, "tool") ? fit_result(r, m) : json_share(m));
 		i++;
 	}
-	buf_putc(&b, ']');
-	messages = messages_instead(messages, &b);
-	buf_fini(&b);
-	return messages;
+	return out;
 }
 
-static struct json *fit_thoughts(struct json *messages)
+static struct json *fit_thoughts(const struct json *messages)
 {
-	struct buf b;
+	struct json *out = json_new_array();
 
-	buf_init(&b);
-	buf_putc(&b, '[');
-	for (size_t i = 0; i < json_len(messages); i++) {
-		if (i)
-			buf_putc(&b, ',');
-		put_thinking(&b, json_at(messages, i));
+	for (size_t i = 0; i < json_len(messages) && allowance_spend(0); i++)
+		json_add(out, fit_thought(json_at(messages, i)));
+	return out;
+}
+
+struct json *roles_fit(const struct roles *r, const struct json *messages)
+{
+	struct json *out = fit_turns(r, messages), *before = out;
+
+	if (!r->calls || !r->text_arguments || !r->long_ids) {
+		out = fit_calls(r, before);
+		json_free(before);
+		before = out;
 	}
-	buf_putc(&b, ']');
-	messages = messages_instead(messages, &b);
-	buf_fini(&b);
-	return messages;
-}
-
-struct json *roles_fit(const struct roles *r, struct json *messages)
-{
-	messages = fit_turns(r, messages);
-	if (!r->calls || !r->text_arguments || !r->long_ids)
-		messages = fit_calls(r, messages);
-	return r->thinking ? fit_thoughts(messages) : messages;
+	if (r->thinking) {
+		out = fit_thoughts(before);
+		json_free(before);
+	}
+	return out;
 }

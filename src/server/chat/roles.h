@@ -31,11 +31,8 @@ struct roles {
 /* Tries the template of d for requests that show tools, or for those that show none; there must be one. */
 void roles_try(struct roles *r, const struct served *d, bool tools);
 
-/* Takes an array of messages in the normal form of messages.h, gives another (or the same). */
-struct json *roles_fit(const struct roles *r, struct json *messages);
-
-/* Parses what was appended to b, in the place of messages, and empties b.  Text that is not JSON would be a fault
- * of ours: then the messages stay as they are. */
-struct json *messages_instead(struct json *messages, struct buf *b);
+/* An array of messages in the normal form of messages.h as the template takes it, to be freed.  Shares what is not
+ * changed. */
+struct json *roles_fit(const struct roles *r, const struct json *messages);
 
 #endif

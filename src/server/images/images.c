@@ -360,22 +360,22 @@ static struct media *find_image(const struct images *im, const struct digest *d)
 	return store_get(im->store, NULL, d, NULL);
 }
 
-static void put_text(struct buf *out, const char *s, size_t n)
+static void add_part(struct json *list, const char *type, const char *s, size_t n)
 {
-	if (!n)
-		return;
-	buf_puts(out, "{\"type\":\"text\",\"text\":");
-	json_put_str(out, s, n);
-	buf_puts(out, "},");
+	struct json *part = json_new_object();
+
+	json_set_str(part, "type", type, strlen(type));
+	if (n)
+		json_set_str(part, "text", s, n);
+	json_add(list, part);
 }
 
-/* The text as a list of parts. */
-static int put_parts(struct images *im, const char *s, size_t n, struct buf *out, struct problem *p)
+/* Adds the text as parts to a list. */
+static int put_parts(struct images *im, const char *s, size_t n, struct json *list, struct problem *p)
 {
 	const char *mark, *end = s + n;
 	struct digest d;
 
-	buf_putc(out, '[');
 	for (; (mark = next_mark(s, (size_t)(end - s), &d));
 	     s = mark + sizeof mark_open - 1 + HEX + sizeof mark_close - 1) {
 		struct media *m = find_image(im, &d);
@@ -384,14 +384,14 @@ static int put_parts(struct images *im, const char *s, size_t n, struct buf *out
 			return problem_set(
 				p, 400, "image_not_found", "messages",
 				"an image or sound of an earlier message is not here any longer: send it again");
-		put_text(out, s, (size_t)(mark - s));
+		if (mark > s)
+			add_part(list, "text", s, (size_t)(mark - s));
 		im->shown = xrealloc(im->shown, size_mul((size_t)im->n_shown + 1, sizeof(struct media *)));
 		im->shown[im->n_shown++] = m;
-		buf_puts(out, m->kind == MEDIA_SOUND ? "{\"type\":\"audio\"}," : "{\"type\":\"image\"},");
+		add_part(list, m->kind == MEDIA_SOUND ? "audio" : "image", NULL, 0);
 	}
-	put_text(out, s, (size_t)(end - s));
-	out->n--; /* there was a mark, and so a comma */
-	buf_putc(out, ']');
+	if (end > s)
+		add_part(list, "text", s, (size_t)(end - s));
 	return 0;
 }
 
@@ -403,37 +403,28 @@ static const char *marked_content(const struct json *m, size_t *n)
 	return s && next_mark(s, *n, &d) ? s : NULL;
 }
 
-static int put_message(struct images *im, const struct json *m, struct buf *out, struct problem *p)
+/* Adds a message with parts in place of marks. */
+static int put_message(struct images *im, const struct json *m, struct json *out, struct problem *p)
 {
-	struct json_cursor c = json_first(m);
-	const struct json *v;
-	const char *key, *text;
+	struct json *changed, *parts;
+	const char *text;
 	size_t n;
-	int r = 0, count = 0;
 
 	if (!(text = marked_content(m, &n))) {
-		json_put(out, m);
+		json_add(out, json_share(m));
 		return 0;
 	}
-	buf_putc(out, '{');
-	while (!r && json_next(&c, &key, &v)) {
-		buf_puts(out, count++ ? "," : "");
-		json_put_cstr(out, key);
-		buf_putc(out, ':');
-		if (strcmp(key, "content"))
-			json_put(out, v);
-		else
-			r = put_parts(im, text, n, out, p);
-	}
-	buf_putc(out, '}');
-	return r;
+	parts = json_new_array();
+	changed = json_copy(m);
+	json_set(changed, "content", parts);
+	json_add(out, changed);
+	return put_parts(im, text, n, parts, p);
 }
 
 struct json *images_parts(struct images *im, const struct json *messages, struct problem *p)
 {
-	struct json *out = NULL;
+	struct json *out;
 	bool some = false;
-	struct buf b;
 	size_t n;
 	int r = 0;
 
@@ -442,18 +433,13 @@ struct json *images_parts(struct images *im, const struct json *messages, struct
 		some = marked_content(json_at(messages, i), &n) != NULL;
 	if (!some || !im->sight)
 		return NULL;
-	buf_init(&b);
-	buf_putc(&b, '[');
-	for (size_t i = 0; i < json_len(messages) && !r; i++) {
-		if (i)
-			buf_putc(&b, ',');
-		r = put_message(im, json_at(messages, i), &b, p);
-	}
-	buf_putc(&b, ']');
-	if (!r && !(out = json_parse(b.p, b.n, 200, NULL)))
-		problem_set(p, 400, "invalid_value", "messages", "messages: too large with their images");
-	buf_fini(&b);
-	return out;
+	out = json_new_array();
+	for (size_t i = 0; i < json_len(messages) && !r && allowance_spend(0); i++)
+		r = put_message(im, json_at(messages, i), out, p);
+	if (!r)
+		return out;
+	json_free(out);
+	return NULL;
 }
 
 /* ---- rows for the engine ---- */

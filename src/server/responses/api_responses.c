@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "server/chat/chat.h"
+#include "server/chat/messages.h"
 #include "server/inside.h"
 #include "server/responses/from_responses.h"
 #include "server/responses/response_items.h"
@@ -128,25 +129,10 @@ static int read_wishes(struct generation *g, struct chat *c, struct problem *p)
 	return field_value(g->body, "chat_template_kwargs", JSON_OBJECT, &c->kwargs, p);
 }
 
-/* The messages that templates see: instructions before all others. */
-static void put_messages(const struct json *instructions, const struct buf *history, struct buf *out)
-{
-	const char *s;
-	size_t n;
-
-	buf_putc(out, '[');
-	if ((s = json_str(instructions, &n)) && n) {
-		buf_puts(out, "{\"role\":\"system\",\"content\":");
-		json_put_str(out, s, n);
-		buf_puts(out, history->n ? "}," : "}");
-	}
-	buf_put(out, history->p, history->n);
-	buf_putc(out, ']');
-}
-
-static int read_previous(struct generation *g, const char *id, struct problem *p)
+static int read_previous(struct generation *g, struct chat *c, const char *id, struct problem *p)
 {
 	struct responses *own = g->own;
+	struct json *kept;
 
 	if (!g->x || strncmp(id, "resp_", 5) != 0 ||
 	    !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history) ||
@@ -156,6 +142,10 @@ static int read_previous(struct generation *g, const char *id, struct problem *p
 	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "previous_response_id",
 		                   "the response \"%.60s\" did not complete, and nothing can follow it", id);
+	kept = items_parse(&own->history);
+	for (size_t i = 0; i < json_len(kept); i++)
+		json_add(c->messages, json_share(json_at(kept, i)));
+	json_free(kept);
 	return 0;
 }
 
@@ -169,7 +159,7 @@ static int bad_item(const char *id, struct problem *p)
 }
 
 /* Begins with the items of a conversation: an id, or an object with one. */
-static int read_conversation(struct generation *g, bool previous, struct problem *p)
+static int read_conversation(struct generation *g, struct chat *c, bool previous, struct problem *p)
 {
 	const struct json *v = json_get(g->body, "conversation"), *item;
 	struct responses *own = g->own;
@@ -195,7 +185,7 @@ static int read_conversation(struct generation *g, bool previous, struct problem
 	}
 	memcpy(own->conversation, id, n + 1);
 	items = items_parse(&kept);
-	if (json_len(items) && (r = responses_input(items, &g->images, &own->history, p)))
+	if (json_len(items) && (r = responses_input(items, &g->images, c->messages, p)))
 		r = bad_item(id, p);
 	for (size_t i = 0; i < json_len(items); i++) {
 		item = json_at(items, i);
@@ -210,28 +200,40 @@ static int read_conversation(struct generation *g, bool previous, struct problem
 	return r;
 }
 
+/* Instructions come before all other messages, and are not kept. */
 static int read_input(struct generation *g, struct chat *c, struct problem *p)
 {
 	struct responses *own = g->own;
 	const struct json *previous, *instructions;
-	const char *id;
-	size_t n;
+	size_t n, first, fresh;
+	const char *s;
 	int r;
 
 	if ((r = field_value(g->body, "previous_response_id", JSON_STRING, &previous, p)) ||
-	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)) ||
-	    (r = read_conversation(g, previous != NULL, p)))
+	    (r = field_value(g->body, "instructions", JSON_STRING, &instructions, p)))
 		return r;
-	if ((id = json_str(previous, &n)) && (r = read_previous(g, id, p)))
+	if ((s = json_str(instructions, &n)) && n)
+		json_add(c->messages, message_new("system", s, n));
+	first = fresh = json_len(c->messages);
+	if ((r = read_conversation(g, c, previous != NULL, p)))
 		return r;
-	if ((r = responses_input(json_get(g->body, "input"), &g->images, &own->history, p)))
+	if ((s = json_str(previous, &n))) {
+		if ((r = read_previous(g, c, s, p)))
+			return r;
+		fresh = json_len(c->messages);
+	}
+	if ((r = responses_input(json_get(g->body, "input"), &g->images, c->messages, p)))
 		return r;
 	chat_tell_compaction(g, json_get(g->body, "input"), "input");
-	if (!own->history.n)
+	if (json_len(c->messages) == first)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
 	if (g->params.store || *own->conversation)
 		items_put(json_get(g->body, "input"), &own->items);
-	put_messages(instructions, &own->history, &c->messages);
+	for (size_t i = fresh; g->params.store && i < json_len(c->messages); i++) {
+		if (own->history.n)
+			buf_putc(&own->history, ',');
+		json_put(&own->history, json_at(c->messages, i));
+	}
 	return 0;
 }
 

@@ -7,9 +7,10 @@
 #include "server/chat/messages.h"
 #include "server/chat/tool_kinds.h"
 
-/* Consecutive items of the assistant, collected until a message of another role comes. */
+/* The messages, and consecutive items of the assistant, collected until a message of another role comes. */
 struct spoken {
-	struct buf thinking, text, calls;
+	struct json *out, *calls;
+	struct buf thinking, text;
 	bool some;
 };
 
@@ -21,22 +22,24 @@ static bool str_is(const struct json *j, const char *text)
 	return s && !strcmp(s, text);
 }
 
-static void put_role(struct buf *out, const char *role)
-{
-	buf_printf(out, "%s{\"role\":\"%s\",\"content\":", out->n ? "," : "", role);
-}
-
-static void end_turn(struct spoken *t, struct buf *out)
+static void end_turn(struct spoken *t)
 {
 	if (t->some) {
-		if (out->n)
-			buf_putc(out, ',');
-		message_put_assistant(out, &t->text, &t->thinking, &t->calls);
+		json_add(t->out, message_assistant(&t->text, &t->thinking, t->calls));
+		t->calls = json_new_array();
 	}
 	buf_reset(&t->thinking);
 	buf_reset(&t->text);
-	buf_reset(&t->calls);
 	t->some = false;
+}
+
+static void put_result(struct spoken *t, const struct buf *text, const struct json *id)
+{
+	struct json *m = message_new("tool", text->p, text->n);
+
+	end_turn(t);
+	json_set(m, "tool_call_id", json_share(id));
+	json_add(t->out, m);
 }
 
 /* {"type": "input_image", "image_url": URL}. */
@@ -104,8 +107,7 @@ static int text_of(const struct json *v, struct images *im, const char *at, stru
 	return 0;
 }
 
-static int message(const struct json *m, struct images *im, const char *at, struct spoken *t, struct buf *out,
-                   struct problem *p)
+static int message(const struct json *m, struct images *im, const char *at, struct spoken *t, struct problem *p)
 {
 	static const char *const roles[] = { "user", "system", "developer", "assistant" };
 	const struct json *role = json_get(m, "role");
@@ -128,10 +130,8 @@ static int message(const struct json *m, struct images *im, const char *at, stru
 		return field_wrong(p, where, "a string or an array of parts", json_get(m, "content"));
 	buf_init(&text);
 	if (!(r = text_of(json_get(m, "content"), k ? NULL : im, where, &text, p))) {
-		end_turn(t, out);
-		put_role(out, k ? "system" : "user");
-		json_put_str(out, text.p, text.n);
-		buf_putc(out, '}');
+		end_turn(t);
+		json_add(t->out, message_new(k ? "system" : "user", text.p, text.n));
 	}
 	buf_fini(&text);
 	return r;
@@ -142,18 +142,12 @@ static void put_call(struct spoken *t, const struct json *id, const char *name, 
 {
 	struct json *j = json_parse(arguments, n, 0, NULL);
 
-	buf_puts(&t->calls, t->calls.n ? ",{\"id\":" : "{\"id\":");
-	json_put(&t->calls, id);
-	buf_puts(&t->calls, ",\"type\":\"function\",\"function\":{\"name\":");
-	json_put_cstr(&t->calls, name);
-	buf_puts(&t->calls, ",\"arguments\":");
 	/* Templates walk through arguments that are an object. */
-	if (json_kind(j) == JSON_OBJECT)
-		json_put(&t->calls, j);
-	else
-		json_put_str(&t->calls, arguments, n);
-	json_free(j);
-	buf_puts(&t->calls, "}}");
+	if (json_kind(j) != JSON_OBJECT) {
+		json_free(j);
+		j = json_new_str(arguments, n);
+	}
+	json_add(t->calls, call_new(id, name, strlen(name), j));
 	t->some = true;
 }
 
@@ -190,8 +184,7 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 	return 0;
 }
 
-static int output(const struct json *item, struct images *im, const char *at, struct spoken *t, struct buf *out,
-                  struct problem *p)
+static int output(const struct json *item, struct images *im, const char *at, struct spoken *t, struct problem *p)
 {
 	const struct json *v = json_get(item, "output"), *type = json_get(item, "type");
 	char where[100];
@@ -212,14 +205,8 @@ static int output(const struct json *item, struct images *im, const char *at, st
 		json_put(&text, v);
 	else
 		r = text_of(v, im, where, &text, p);
-	if (!r) {
-		end_turn(t, out);
-		put_role(out, "tool");
-		json_put_str(out, text.p, text.n);
-		buf_puts(out, ",\"tool_call_id\":");
-		json_put(out, json_get(item, "call_id"));
-		buf_putc(out, '}');
-	}
+	if (!r)
+		put_result(t, &text, json_get(item, "call_id"));
 	buf_fini(&text);
 	return r;
 }
@@ -242,7 +229,7 @@ static const struct {
 	{ "tool_search_call", "arguments", NULL },
 };
 
-static void hosted_call(const struct json *item, size_t k, struct spoken *t, struct buf *out)
+static void hosted_call(const struct json *item, size_t k, struct spoken *t)
 {
 	const char *type = hosted[k].type, *name;
 	const struct json *asked = hosted[k].where ? json_get(item, hosted[k].where) : NULL;
@@ -275,12 +262,7 @@ static void hosted_call(const struct json *item, size_t k, struct spoken *t, str
 			buf_put(&own, json_str(brought, &n), n);
 		else
 			json_put(&own, brought);
-		end_turn(t, out);
-		put_role(out, "tool");
-		json_put_str(out, own.p, own.n);
-		buf_puts(out, ",\"tool_call_id\":");
-		json_put(out, id);
-		buf_putc(out, '}');
+		put_result(t, &own, id);
 	}
 	buf_fini(&own);
 	buf_fini(&arguments);
@@ -317,7 +299,7 @@ static int tools_of_item(const struct json *item, const char *at, struct problem
 	return field_wrong(p, where, "an array of tools", tools);
 }
 
-static int item(const struct json *v, struct images *im, size_t i, struct spoken *t, struct buf *out, struct problem *p)
+static int item(const struct json *v, struct images *im, size_t i, struct spoken *t, struct problem *p)
 {
 	const struct json *type = json_get(v, "type");
 	size_t n;
@@ -332,7 +314,7 @@ static int item(const struct json *v, struct images *im, size_t i, struct spoken
 	    (r = field_takes(v, at, "status", TAKES_STRING, p)))
 		return r;
 	if (json_kind(type) == JSON_NULL || str_is(type, "message"))
-		return message(v, im, at, t, out, p);
+		return message(v, im, at, t, p);
 	snprintf(where, sizeof where, "%.40s.type", at);
 	if (!s)
 		return field_wrong(p, where, "a string", type);
@@ -344,12 +326,12 @@ static int item(const struct json *v, struct images *im, size_t i, struct spoken
 	if (!strcmp(s, "tool_search_output") && (r = tools_of_item(v, at, p)))
 		return r;
 	if (ends_with(s, "_output"))
-		return output(v, im, at, t, out, p);
+		return output(v, im, at, t, p);
 	if (!strcmp(s, "reasoning"))
 		return reasoning(v, at, t, p);
 	for (size_t k = 0; k < sizeof hosted / sizeof *hosted; k++) {
 		if (!strcmp(s, hosted[k].type)) {
-			hosted_call(v, k, t, out);
+			hosted_call(v, k, t);
 			return 0;
 		}
 	}
@@ -360,17 +342,15 @@ static int item(const struct json *v, struct images *im, size_t i, struct spoken
 	                   where, s);
 }
 
-int responses_input(const struct json *input, struct images *im, struct buf *out, struct problem *p)
+int responses_input(const struct json *input, struct images *im, struct json *out, struct problem *p)
 {
-	struct spoken t = { .some = false };
+	struct spoken t = { .out = out };
 	const char *s;
 	size_t n;
 	int r = 0;
 
 	if ((s = json_str(input, &n))) {
-		put_role(out, "user");
-		json_put_str(out, s, n);
-		buf_putc(out, '}');
+		json_add(out, message_new("user", s, n));
 		return 0;
 	}
 	if (json_kind(input) != JSON_ARRAY)
@@ -379,12 +359,12 @@ int responses_input(const struct json *input, struct images *im, struct buf *out
 		                           "input is missing: a string or an array of items");
 	buf_init(&t.thinking);
 	buf_init(&t.text);
-	buf_init(&t.calls);
+	t.calls = json_new_array();
 	for (size_t i = 0; i < json_len(input) && !r; i++)
-		r = item(json_at(input, i), im, i, &t, out, p);
-	end_turn(&t, out);
+		r = item(json_at(input, i), im, i, &t, p);
+	end_turn(&t);
 	buf_fini(&t.thinking);
 	buf_fini(&t.text);
-	buf_fini(&t.calls);
+	json_free(t.calls);
 	return r;
 }

@@ -269,39 +269,41 @@ void response_put(struct generation *g, const char *status, const struct problem
 /* The answer as the message that a later request goes on from. */
 static void put_answer(struct choice *c, struct buf *out)
 {
+	struct json *calls = json_new_array(), *message;
 	const char *text = c->split.text.p;
-	struct buf part[2], calls;
+	struct buf part[2], id;
 	int k = 0;
 
 	buf_init(&part[0]);
 	buf_init(&part[1]);
-	buf_init(&calls);
+	buf_init(&id);
 	for (int i = 0; i < c->split.n_piece; i++) {
 		const struct piece *p = &c->split.piece[i];
 
 		if (p->kind == PIECE_CALL) {
-			struct json *j = json_parse(text + p[1].at, p[1].n, 0, NULL);
+			struct json *arguments = json_parse(text + p[1].at, p[1].n, 0, NULL), *name;
 
-			buf_printf(&calls, "%s{\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
-			           calls.n ? "," : "", chat_call_id(c, k));
-			json_put_str(&calls, text + p->at, p->n);
-			buf_puts(&calls, ",\"arguments\":");
-			if (json_kind(j) == JSON_OBJECT)
-				json_put(&calls, j);
-			else
-				json_put_str(&calls, text + p[1].at, p[1].n);
-			buf_puts(&calls, "}}");
-			json_free(j);
+			if (json_kind(arguments) != JSON_OBJECT) {
+				json_free(arguments);
+				arguments = json_new_str(text + p[1].at, p[1].n);
+			}
+			buf_reset(&id);
+			buf_printf(&id, "call_%s", chat_call_id(c, k));
+			name = json_new_str(id.p, id.n);
+			json_add(calls, call_new(name, text + p->at, p->n, arguments));
+			json_free(name);
 		} else if (begins_item(p)) {
 			buf_put(&part[p->kind == PIECE_CONTENT], text + p->at, p->n);
 		}
 		k += begins_item(p);
 	}
+	message = message_assistant(&part[1], &part[0], calls);
 	buf_putc(out, ',');
-	message_put_assistant(out, &part[1], &part[0], &calls);
+	json_put(out, message);
+	json_free(message);
 	buf_fini(&part[0]);
 	buf_fini(&part[1]);
-	buf_fini(&calls);
+	buf_fini(&id);
 }
 
 static void put_last(struct generation *g, struct buf *out)
