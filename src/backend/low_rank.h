@@ -18,6 +18,8 @@
 #include "base/digest.h"
 #include "quant/format.h"
 
+struct pass;
+
 enum {
 	LOW_RANK_MAX = 1024, /* largest rank */
 	LOW_RANK_PANEL = 16, /* outputs of B side by side */
@@ -55,6 +57,11 @@ struct adapter_mix {
 
 /* The adapter's addition to w, or to the weight that w is rows of; NULL: there is none.  *row0: where w begins in it. */
 const struct low_rank *low_rank_find(const struct adapter *a, const struct weight *w, int *row0);
+/* Does an adapter of the pass add to w's products? */
+bool low_rank_any(const struct pass *p, const struct weight *w);
+/* The first of a linear's n rows that belongs to item i or a later one; these are all rows of the pass, or those with
+ * logits. */
+int low_rank_first_row(const struct pass *p, int i, int n);
 bool adapter_mix_same(const struct adapter_mix *a, const struct adapter_mix *b);
 
 #endif

@@ -39,7 +39,7 @@ static int parse(struct loaded_adapter *a, const char *text, struct err *err)
 	return 0;
 }
 
-int load_adapters(struct loaded_adapters *a, const struct texts *given, const struct model *m, struct err *err)
+int load_adapters(struct loaded_adapters *a, const struct texts *given, struct model *m, struct err *err)
 {
 	size_t n = (size_t)given->n;
 	int code = 0;

@@ -21,7 +21,7 @@ struct loaded_adapters {
 };
 
 /* For a model that is attached; to be closed in any case, after the engine. */
-int load_adapters(struct loaded_adapters *a, const struct texts *given, const struct model *m, struct err *err);
+int load_adapters(struct loaded_adapters *a, const struct texts *given, struct model *m, struct err *err);
 void loaded_adapters_close(struct loaded_adapters *a);
 static inline struct ask_adapters loaded_ask(const struct loaded_adapters *a)
 {

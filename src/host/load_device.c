@@ -48,8 +48,6 @@ static int look(struct session *s, const struct host_opts *o, struct err *err)
 /* The option, if any, that asks for something that no device does; NULL: none does. */
 static const char *asked_of_the_processor(const struct host_opts *o)
 {
-	if (o->lora.n)
-		return "--lora";
 	if (o->expert_bytes || o->experts.dir)
 		return "experts on disk";
 	if (o->tables == TABLES_DISK)

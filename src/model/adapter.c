@@ -10,6 +10,9 @@
 struct adapter_own {
 	struct adapter a;
 	struct arena arena;
+	struct backend *be; /* that the matrices were placed with; NULL: none */
+	struct placed *placed;
+	int n_placed;
 };
 
 /* Does x hold a number that is none? */
@@ -81,6 +84,8 @@ static int lay(struct adapter_own *o, struct low_rank *l, const struct adapter_m
 		.half = half,
 		.factor = v->factor,
 	};
+	o->placed[o->n_placed++] = (struct placed){ .p = a, .bytes = of_a * size + 64 };
+	o->placed[o->n_placed++] = (struct placed){ .p = b, .bytes = of_b * size };
 	o->a.bytes += (of_a + of_b) * size;
 	return weight_plain(&l->a, w->path, half ? DT_BF16 : DT_F32, v->rank, v->cols, a, of_a * size, err);
 }
@@ -103,7 +108,22 @@ static int by_weight(const void *x, const void *y)
 	return a->of < b->of ? -1 : a->of > b->of;
 }
 
-int adapter_make(struct adapter **out, const struct model *m, const char *name, const char *where,
+/* Has a backend with memory of its own bring the matrices over. */
+static int bring(struct adapter_own *o, struct model *m, struct err *err)
+{
+	const struct adapter_mix mix = { 1, { { &o->a, 1 } } };
+	int code;
+
+	if (m->be->ops->near)
+		return 0;
+	code = m->be->ops->place(m->be, o->placed, o->n_placed, err);
+	if (code)
+		return code;
+	o->be = m->be;
+	return m->be->ops->rehearse ? model_rehearse(m, &mix, err) : 0;
+}
+
+int adapter_make(struct adapter **out, struct model *m, const char *name, const char *where,
                  const struct adapter_matrix *v, int n, struct err *err)
 {
 	struct adapter_own *o = xcalloc(1, sizeof *o);
@@ -115,6 +135,7 @@ int adapter_make(struct adapter **out, const struct model *m, const char *name, 
 	sha256_init(&s);
 	o->a.name = arena_strndup(&o->arena, name, strlen(name));
 	o->a.v = arena_zalloc(&o->arena, size_mul((size_t)n, sizeof *o->a.v));
+	o->placed = arena_zalloc(&o->arena, size_mul(2 * (size_t)n, sizeof *o->placed));
 	if (!m->be->ops->adapts)
 		code = err_set(err, E_UNSUPPORTED, "%s: backend %s has no adapters", where, m->be->ops->name);
 	for (; o->a.n < n && !code; o->a.n++) {
@@ -133,6 +154,8 @@ int adapter_make(struct adapter **out, const struct model *m, const char *name, 
 	for (int i = 1; i < n && !code; i++)
 		if (o->a.v[i].of == o->a.v[i - 1].of)
 			code = err_set(err, E_FORMAT, "%s: two additions to %s", where, o->a.v[i].a.name);
+	if (!code)
+		code = bring(o, m, err);
 	if (code)
 		adapter_close(&o->a);
 	else
@@ -140,7 +163,7 @@ int adapter_make(struct adapter **out, const struct model *m, const char *name, 
 	return code;
 }
 
-int adapter_open(struct adapter **out, const struct model *m, const char *name, const char *path, struct err *err)
+int adapter_open(struct adapter **out, struct model *m, const char *name, const char *path, struct err *err)
 {
 	struct adapter_file f;
 	int code = adapter_file_open(&f, m->st, path, err);
@@ -160,6 +183,8 @@ void adapter_close(struct adapter *a)
 
 	if (!a)
 		return;
+	if (o->be)
+		o->be->ops->unplace(o->be, o->placed, o->n_placed);
 	arena_fini(&o->arena);
 	free(o);
 }

@@ -384,8 +384,7 @@ static int place(struct model *m, struct err *err)
 	return code;
 }
 
-/* Runs a step of the most rows that computes nothing, so that the backend can refuse an operation it has no kernel for. */
-static int rehearse(struct model *m, struct err *err)
+int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *err)
 {
 	struct backend *be = m->be;
 	int rows = m->opts.step_rows, n = m->shape.head.block ? m->shape.head.guesses : 1;
@@ -403,6 +402,7 @@ static int rehearse(struct model *m, struct err *err)
 		          .span = &span,
 		          .row = zero,
 		          .logit_row = pos,
+		          .adapter = mix ? &mix : NULL,
 		          .work_cap = size_mul(m->ops->work_floats(m, rows, n), sizeof(float)) };
 	size_t logits = size_mul(size_mul((size_t)n, (size_t)m->shape.vocab), sizeof(float));
 	int code;
@@ -442,7 +442,7 @@ int model_attach(struct model *m, struct backend *be, const struct model_opts *o
 		code = place(m, err);
 	if (!code)
 		code = open_caches(m, err ? err : &own);
-	return !code && be->ops->rehearse ? rehearse(m, err) : code;
+	return !code && be->ops->rehearse ? model_rehearse(m, NULL, err) : code;
 }
 
 int model_run(struct model *m, struct pass *p, struct err *err)

@@ -148,6 +148,10 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 bool model_only_head(const struct store *st);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
+/* Rehearses a step of the most rows of a sequence with these adapters, NULL: none; of a backend that
+ * rehearses (backend.h), before the first pass, and not in one.  E_UNSUPPORTED: an operation that the backend has not; E_FULL; E_DEVICE. */
+int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *err);
+
 /* Computes a pass, whose tables are set and for whose spans the caches have begun a step (caches_begin): the one way into
  * forward. Returns when all results are there.  E_DEVICE: the device failed; what the pass wrote, the caches' rows of these
  * spans among them, is not to be used.  Engine's thread. */

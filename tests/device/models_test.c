@@ -2,6 +2,7 @@
  * taken back, at the processor's best level of plain arithmetic, by memcmp.
  *
  *     models_test DEVICE [--arith f32] [--kv KEYS VALUES] FOLDER...     which must all be served; rows of the cache in these formats
+ *     models_test DEVICE --adapters FOLDER...        with one adapter, and with two beside it
  *     models_test DEVICE --families                  one folder of every family: those that are refused say why
  *     models_test DEVICE --make SHAPE FOLDER         makes a folder first (made_model.h)
  *     models_test DEVICE --speed FOLDER [small] [csv=FILE]   times on the device, then on the processor */
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "../model/driver.h"
+#include "../model/lora.h"
 #include "base/alloc.h"
 #include "made_model.h"
 #include "speed_models.h"
@@ -19,6 +21,7 @@ enum { SLOTS = 2, ROWS = 48, TAPE = 4, PROMPT = 41 };
 static const char *device;
 static enum arith arith = ARITH_FAST;
 static struct kv_rows kv; /* empty: what goes with arith */
+static bool adapters;
 static int served, refused, failed;
 
 /* The highest level whose bits every device can repeat. */
@@ -91,6 +94,40 @@ static void lives(struct pair *p)
 		printf("alike    %s\n", p->folder);
 }
 
+/* The same adapters of either model: the first sequence has one, the second both. */
+struct adapted {
+	struct adapter *of[2];
+	struct adapter_mix mix[2];
+};
+
+static void adapt(struct adapted *a, struct driver *d)
+{
+	a->of[0] = lora_made(d->m, 5, 0);
+	a->of[1] = lora_made(d->m, 16, 1);
+	a->mix[0] = (struct adapter_mix){ 1, { { a->of[0], 0.5f } } };
+	a->mix[1] = (struct adapter_mix){ 2, { { a->of[1], 1 }, { a->of[0], -1 } } };
+	d->mix[0] = &a->mix[0];
+	d->mix[1] = &a->mix[1];
+}
+
+static void compare_lives(struct pair *p)
+{
+	struct adapted a[2] = { { { NULL } } };
+	size_t n = (size_t)(SLOTS * ROWS) * (size_t)p->cpu.vocab;
+
+	p->want = xmalloc(n * sizeof *p->want);
+	p->got = xmalloc(n * sizeof *p->got);
+	if (adapters) {
+		adapt(&a[0], &p->cpu);
+		adapt(&a[1], &p->dev);
+	}
+	lives(p);
+	for (int i = 0; i < 4; i++)
+		adapter_close(a[i / 2].of[i % 2]);
+	free(p->want);
+	free(p->got);
+}
+
 static void compare(const char *folder, bool must)
 {
 	struct driver_opts o = { .arith = arith,
@@ -117,11 +154,7 @@ static void compare(const char *folder, bool must)
 		refused++;
 		failed += must || code != E_UNSUPPORTED;
 	} else {
-		p->want = xmalloc((size_t)(SLOTS * ROWS) * (size_t)p->cpu.vocab * sizeof(float));
-		p->got = xmalloc((size_t)(SLOTS * ROWS) * (size_t)p->cpu.vocab * sizeof(float));
-		lives(p);
-		free(p->want);
-		free(p->got);
+		compare_lives(p);
 		driver_close(&p->dev);
 		served++;
 	}
@@ -175,6 +208,8 @@ int main(int argc, char **argv)
 		arith = ARITH_F32;
 		i += 2;
 	}
+	adapters = !strcmp(argv[i], "--adapters");
+	i += adapters;
 	if (i + 2 < argc && !strcmp(argv[i], "--kv")) {
 		kv.all = (struct kv_pair){ kv_format_find(argv[i + 1]), kv_format_find(argv[i + 2]) };
 		i += 3;

@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
 import serverkit  # noqa: E402
+from adapterkit import adapter  # noqa: E402
 from serverkit import Server  # noqa: E402
 
 serverkit.PATIENCE = 600  # PoCL may compile kernels for minutes before the first answer
@@ -98,6 +99,34 @@ class Test(unittest.TestCase):
                 s.close()
         self.assertEqual(said_by[1], said_by[0])
         self.assertNotEqual(said_by[2], said_by[0])
+
+    def test_adapters(self):
+        """One request with an adapter, one with two, one with none, in one step."""
+        with tempfile.TemporaryDirectory() as folder:
+            options = []
+            for i, name in enumerate(("one", "two")):
+                adapter(TINY, os.path.join(folder, name), i)
+                options += ["--lora", "%s=%s" % (name, os.path.join(folder, name))]
+            both = [{"id": 0, "scale": 0.5}, {"id": 1, "scale": 1}]
+            asks = [ask("Is Lima larger than Oslo?", model="one"), ask("Is Lima larger than Oslo?", lora=both),
+                    ask("Is Lima larger than Oslo?", lora=[])]
+            answers = []
+            for device in "cpu", DEVICE:
+                s = self.serve(TINY, device, *options)
+                got = [None] * len(asks)
+
+                def one(i):
+                    got[i] = said(s.post(CHAT, asks[i]))
+
+                threads = [threading.Thread(target=one, args=(i,)) for i in range(len(asks))]
+                for t in threads:
+                    t.start()
+                for t in threads:
+                    t.join()
+                s.close()
+                answers.append(got)
+        self.assertEqual(answers[1], answers[0])
+        self.assertEqual(len({json.dumps(a) for a in answers[0]}), 3)
 
     def test_a_quantised_file(self):
         """Q4_K_M of this model has Q4_K, Q5_0, Q5_1, Q6_K and Q8_0."""

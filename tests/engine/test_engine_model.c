@@ -75,7 +75,7 @@ static void last_row(const struct model *m, const int32_t *tok, int n, float *ou
 	free(logits);
 }
 
-static void adapters_make(struct adapters *a, const struct model *m)
+static void adapters_make(struct adapters *a, struct model *m)
 {
 	for (int i = 0; i < ADAPTERS; i++)
 		a->of[i] = lora_made(m, 3 + 5 * i, (uint64_t)i);

@@ -82,7 +82,7 @@ static void check_message(const struct err *err)
 		abort();
 }
 
-static void try_adapter(const struct model *m, const char *path)
+static void try_adapter(struct model *m, const char *path)
 {
 	struct adapter_file f;
 	struct adapter *a;

@@ -170,8 +170,8 @@ static int check_merge(const char *folder)
 	if (n)
 		printf("FAIL %s: %d matrices are no tensor of the folder\n", folder, n);
 	driver_close(&e);
-	driver_close(&d);
 	adapter_close(a);
+	driver_close(&d);
 	folder_remove(dir);
 	free(got);
 	free(want);
@@ -205,8 +205,8 @@ static int check_golden(const char *root, const char *model, const char *path, c
 	far = worst(got, (const float *)logits->data, n * d.vocab);
 	printf("%s %s: %.1e\n", far <= 1e-4f ? "ok  " : "FAIL", path + strlen(root), (double)far);
 	free(got);
-	driver_close(&d);
 	adapter_close(a);
+	driver_close(&d);
 	return !(far <= 1e-4f);
 }
 
@@ -258,7 +258,7 @@ static const struct {
 	{ "", NULL, 0, 0, 0, "no [rank, inputs]" },
 };
 
-static int check_refusal(const struct model *m, const char *dir, size_t i)
+static int check_refusal(struct model *m, const char *dir, size_t i)
 {
 	const char *name = wrong[i].tensor ? wrong[i].tensor :
 	                                     "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight";

@@ -353,11 +353,11 @@ static void adapt(struct run *r)
 
 static void run_close(struct run *r)
 {
-	driver_close(&r->d);
 	for (int i = 0; i < 2; i++) {
 		adapter_close(r->adapter[i]);
 		r->adapter[i] = NULL;
 	}
+	driver_close(&r->d);
 }
 
 /* device: NULL for the backend that the run is over. */

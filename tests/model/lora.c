@@ -47,7 +47,7 @@ void lora_free(struct adapter_matrix *v, int n)
 	free(v);
 }
 
-struct adapter *lora_made(const struct model *m, int rank, uint64_t seed)
+struct adapter *lora_made(struct model *m, int rank, uint64_t seed)
 {
 	struct adapter *a;
 	struct err err;

@@ -9,6 +9,6 @@
 struct adapter_matrix *lora_pairs(const struct model *m, int rank, uint64_t seed, int every, int *n);
 void lora_free(struct adapter_matrix *v, int n);
 /* The adapter of such pairs, named by its seed. */
-struct adapter *lora_made(const struct model *m, int rank, uint64_t seed);
+struct adapter *lora_made(struct model *m, int rank, uint64_t seed);
 
 #endif

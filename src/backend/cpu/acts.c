@@ -221,18 +221,6 @@ const struct acts *cpu_acts_for(struct cpu_backend *c, struct acts *acts, int *n
 
 /* ---- made by the producer ---- */
 
-/* Does an adapter of the pass add to w's products? */
-static bool adapted(const struct pass *p, const struct weight *w)
-{
-	int row0;
-
-	for (int i = 0; p->adapter && i < p->n_item; i++)
-		for (int k = 0; p->adapter[i] && k < p->adapter[i]->n; k++)
-			if (low_rank_find(p->adapter[i]->part[k].of, w, &row0))
-				return true;
-	return false;
-}
-
 struct made *cpu_made_open(const struct pass *p, const struct weight *reader, const float *of, int n, int stretch)
 {
 	struct cpu_backend *c = (struct cpu_backend *)p->be;
@@ -241,7 +229,7 @@ struct made *cpu_made_open(const struct pass *p, const struct weight *reader, co
 	struct made *m = &c->made;
 	uint8_t *at;
 
-	if (group <= 0 || group > MADE_GROUP_MOST || stretch % group || adapted(p, reader))
+	if (group <= 0 || group > MADE_GROUP_MOST || stretch % group || low_rank_any(p, reader))
 		return NULL;
 	groups = values / (size_t)group;
 	at = room_get(&c->made_room, values + 12 * groups + 4 * 64);

@@ -30,19 +30,6 @@ static void low_part(void *ctx, int index)
 	cpu_multiply(d->c, d->arith, h, (size_t)l->rank, &l->a, 0, l->rank, t->x, t->r0, t->r1);
 }
 
-/* The first of the linear's n rows that belongs to item i; these are all rows of the pass, or those with logits. */
-static int first_row_of(const struct pass *p, int i, int n)
-{
-	int row = i < p->n_item ? p->row[i] : p->n_row, k = 0;
-
-	if (n == p->n_row)
-		return row;
-	assert(n == p->n_logit);
-	while (k < n && p->logit_row[k] < row)
-		k++;
-	return k;
-}
-
 /* Calls of one linear put what they find here. */
 struct low_list {
 	struct low_run *run; /* [most] */
@@ -138,7 +125,7 @@ int cpu_low_runs(struct pass *p, const struct low_run **run, const struct linear
 
 	bounds = room_get(&c->low, ((size_t)p->n_item + 1) * sizeof *bounds);
 	for (int i = 0; i <= p->n_item; i++)
-		bounds[i] = first_row_of(p, i, n);
+		bounds[i] = low_rank_first_row(p, i, n);
 	find_runs(&y, p, job, n_job, bounds); /* how many there are */
 	if (!y.n)
 		return 0;
@@ -150,7 +137,7 @@ int cpu_low_runs(struct pass *p, const struct low_run **run, const struct linear
 	y.run = room_take(&at, (size_t)y.n * sizeof *y.run);
 	part = room_take(&at, parts * sizeof *part);
 	for (int i = 0; i <= p->n_item; i++)
-		bounds[i] = first_row_of(p, i, n);
+		bounds[i] = low_rank_first_row(p, i, n);
 	find_runs(&y, p, job, n_job, bounds);
 	d.part = part;
 	pool_run(c->pool, low_part, &d, share_out(c, &y, part, acts, n_acts, p->arith, in, n));

@@ -187,6 +187,7 @@ static const struct backend_ops dev_ops = {
 	.write = dev_write,
 	.read = dev_read,
 	.copy = dev_copy,
+	.adapts = true,
 	.place = dev_place,
 	.unplace = dev_unplace,
 	.rehearse = dev_rehearse,

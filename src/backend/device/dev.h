@@ -6,6 +6,7 @@
 #include "backend/device/device_attend.h"
 #include "backend/device/device_recur.h"
 #include "backend/device/kernel_set.h"
+#include "backend/low_rank.h"
 #include "quant/placed.h"
 
 /* A range of host addresses that operations name.  Either alloc() gave it: addresses without memory.  Or models placed it. */
@@ -41,6 +42,7 @@ enum dev_room {
 	ROOM_FLOATS,
 	ROOM_UP,
 	ROOM_PART,
+	ROOM_LOW,
 	ROOM_KEPT,
 	ROOM_X,
 	ROOM_KQ,
@@ -183,6 +185,10 @@ int dev_unit_size(const struct dev_weight *w, int rows);
 /* out = in w' + bias, or out += that.  places: w are experts; NULL: rows of a in their order. */
 void dev_product(struct dev *d, enum arith arith, struct dev_acts *a, const struct weight *w, struct dmem out,
                  size_t ld, const float *bias, bool add, const struct dev_places *places);
+/* dev_low.c: adds what adapters of the pass add to the products of a's rows by w; rows of out are ld floats apart.
+ * dev_add_rows: x += y; rows of x are ld floats apart, those of y cols. */
+void dev_low_rank(struct pass *p, const struct dev_acts *a, const struct weight *w, struct dmem out, size_t ld);
+void dev_add_rows(struct dev *d, struct dmem x, size_t ld, struct dmem y, int n, int cols);
 /* x[n] = act(x) * y, y none: act(x) */
 void dev_activate(struct dev *d, struct dmem x, struct dmem y, size_t n, const struct activation *act);
 

@@ -152,18 +152,24 @@ void dev_linear(struct pass *p, const struct linear *job, int n_job, const float
 	for (int i = 0; i < n_job && !dev_idle(d); i++) {
 		const struct linear *j = &job[i];
 		size_t all = (size_t)n * (size_t)j->w->rows;
-		bool later = j->up || j->act.kind, apart = later && j->ld != (size_t)j->w->rows;
+		bool later = j->up || j->act.kind;
+		bool apart = (later && j->ld != (size_t)j->w->rows) || (j->add && low_rank_any(p, j->w));
+		size_t ld = apart ? (size_t)j->w->rows : j->ld;
 		struct dmem out = apart ? dev_room(d, ROOM_FLOATS, all * sizeof(float)) : dev_at(d, j->out), up = none;
 
 		assert(j->w->cols == cols && !(j->add && later));
-		dev_product(d, p->arith, &a, j->w, out, apart ? (size_t)j->w->rows : j->ld, j->bias, j->add, NULL);
+		dev_product(d, p->arith, &a, j->w, out, ld, j->bias, j->add && !apart, NULL);
+		dev_low_rank(p, &a, j->w, out, ld);
 		if (j->up) {
 			up = dev_room(d, ROOM_UP, all * sizeof(float));
 			dev_product(d, p->arith, &a, j->up->w, up, (size_t)j->w->rows, j->up->bias, false, NULL);
+			dev_low_rank(p, &a, j->up->w, up, (size_t)j->w->rows);
 		}
 		if (later)
 			dev_activate(d, out, up, all, &j->act);
-		if (apart)
+		if (apart && j->add)
+			dev_add_rows(d, dev_at(d, j->out), j->ld, out, n, j->w->rows);
+		else if (apart)
 			copy_rows(d, dev_at(d, j->out), j->ld, out, n, j->w->rows);
 	}
 }
