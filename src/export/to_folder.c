@@ -55,11 +55,17 @@ static bool ends(const char *s, const char *with)
 	return n >= w && !strcmp(s + n - w, with);
 }
 
-/* Small, and one bit of it sends a token elsewhere. */
-static bool is_router(const char *name)
+/* Small, and one bit of it sends a token elsewhere; or all that a layer reads and gives hangs on it. */
+static bool stays(const char *name)
 {
-	return ends(name, ".gate.weight") || ends(name, ".router.weight") || ends(name, "shared_expert_gate.weight") ||
-	       ends(name, "router.proj.weight");
+	static const char *const end[] = { ".gate.weight",       ".router.weight", "shared_expert_gate.weight",
+		                           "router.proj.weight", ".hc_attn_fn",    ".hc_ffn_fn",
+		                           "hc_head_fn" };
+	bool yes = false;
+
+	for (size_t i = 0; i < sizeof end / sizeof *end; i++)
+		yes |= ends(name, end[i]);
+	return yes;
 }
 
 /* Two codes of mxfp4 in a byte, as experts of DeepSeek V4 are published; their scales are a tensor of their own. */
@@ -72,7 +78,7 @@ static bool is_coded(const struct plan *p, const struct tensor *t)
 {
 	int64_t cols = t->n_dim ? t->dim[t->n_dim - 1] : 0;
 
-	return t->fmt && !is_mxfp4(t) && t->n_dim >= 2 && !is_router(t->name) && cols % p->kind->group == 0 &&
+	return t->fmt && !is_mxfp4(t) && t->n_dim >= 2 && !stays(t->name) && cols % p->kind->group == 0 &&
 	       cols * p->kind->bits % 32 == 0;
 }
 
