@@ -119,7 +119,7 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	s = fence_make(&score, s_bytes, pick(2), 0);
 	memset(s, 0x5a, score.bytes);
 	memset(want_s, 0x5a, s_bytes);
-	k.score(want_s, ld, q, nq, rows, n, dim, &(struct kv_ahead){ NULL, NULL });
+	k.score(want_s, ld, q, nq, rows, n, dim, &(struct kv_ahead){ 0 });
 	if (k.score_opened) {
 		sig = GUARD(k.score_opened(s, ld, q, nq, o, n, dim));
 		if (sig || memcmp(s, want_s, s_bytes))
@@ -130,7 +130,7 @@ static void round_opened(const struct kv_format *f, enum cpu_level l, const uint
 	a = fence_make(&acc, a_bytes, 1, 0);
 	for (int i = 0; i < nq * dim; i++)
 		want_a[i] = a[i] = (float)(i % 5);
-	k.mix(want_a, s, ld, nq, rows, n, dim, &(struct kv_ahead){ NULL, NULL });
+	k.mix(want_a, s, ld, nq, rows, n, dim, &(struct kv_ahead){ 0 });
 	sig = GUARD(k.mix_opened(a, s, ld, nq, o, n, dim));
 	if (sig || memcmp(a, want_a, a_bytes))
 		fail_at(sig ? signal_name(sig) : "kv mix opened", l, dim, n);
@@ -197,7 +197,7 @@ static void round_kv(const struct kv_format *f, int turn)
 		int sig = 0, bad = 0;
 
 		/* Less than there is to ask for, as much, or more. */
-		struct kv_ahead ahead = { rows.p, rows.p + pick(2 * (int)rows.bytes) };
+		struct kv_ahead ahead = kv_ahead_of(rows.p, (size_t)pick(2 * (int)rows.bytes));
 
 		memset(s, 0x5a, score.bytes);
 		f->kernels(&k, l);
@@ -314,11 +314,11 @@ static void bench_kv(const struct kv_format *f, enum cpu_level l)
 		for (size_t r = 0; r < ROWS; r += BLOCK) {
 			double a = now(), b;
 
-			ahead = (struct kv_ahead){ rows + (ROWS + r) * bytes, rows + (ROWS + r + BLOCK) * bytes };
+			ahead = kv_ahead_of(rows + (ROWS + r) * bytes, BLOCK * bytes);
 			k.score(s, BLOCK, q, NQ, rows + r * bytes, BLOCK, DIM, &ahead);
 			b = now();
 			sum[0] += b - a;
-			ahead = (struct kv_ahead){ rows + (r + BLOCK) * bytes, rows + (r + 2 * BLOCK) * bytes };
+			ahead = kv_ahead_of(rows + (r + BLOCK) * bytes, BLOCK * bytes);
 			k.mix(acc, s, BLOCK, NQ, rows + (ROWS + r) * bytes, BLOCK, DIM, &ahead);
 			sum[1] += now() - b;
 		}

@@ -30,6 +30,7 @@ static const struct way ways[] = {
 	{ "floats", CPU_AVX512BF16, &kv_tiles_floats, false },
 	{ "floats, few", CPU_AVX512BF16, &kv_tiles_floats, true },
 	{ "tiles", CPU_AMX, &kv_tiles_amx, false },
+	{ "tiles, few", CPU_AMX, &kv_tiles_amx, true },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 #else
@@ -142,7 +143,7 @@ static int attend(struct result *out, const struct way *w, const struct sample *
 		from[j] = s->from[at + (j < n ? j : n - 1)], see[j] = s->see[at + (j < n ? j : n - 1)];
 	seg.first = from[0];
 	a.queries = fence_make(&queries, t->query_bytes(s->dim), 1, 0);
-	a.laid = fence_make(&laid, t->laid_bytes(s->dim), 1, 0);
+	a.laid = a.room = fence_make(&laid, t->laid_bytes(s->dim), 1, 0);
 	a.work = fence_make(&work, t->work_bytes, 1, 0);
 	a.acc = fence_make(&acc, (size_t)(KV_QUERIES * s->dim) * sizeof(float), 1, 0);
 	a.max = fence_make(&max, KV_QUERIES * sizeof(float), 1, 0);

@@ -156,9 +156,9 @@ static struct kv_ahead ahead_of(const struct attend *d, const struct unit *u, en
 	int run;
 
 	if (n <= 0 || opened(d, u))
-		return (struct kv_ahead){ NULL, NULL };
+		return (struct kv_ahead){ 0 };
 	rows = rows_at(d, u, side, at, n, &run);
-	return (struct kv_ahead){ rows, rows + (size_t)run * d->view->layer[d->layer].row_bytes[side] };
+	return kv_ahead_of(rows, (size_t)run * d->view->layer[d->layer].row_bytes[side]);
 }
 
 /* The part of the block at `at` that a row sees, as positions in the block: [from, see). */

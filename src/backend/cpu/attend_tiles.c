@@ -184,7 +184,8 @@ static void attend_queries(const struct attend *d, const struct unit *u, struct 
 			               .see = see,
 			               .seg = s,
 			               .work = k->work,
-			               .laid = k->few ? NULL : k->laid };
+			               .laid = k->few ? NULL : k->laid,
+			               .room = k->laid };
 		int first = at > j0 ? at : j0;
 
 		n = j1 - at < KV_QUERIES ? j1 - at : KV_QUERIES;

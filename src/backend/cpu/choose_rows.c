@@ -103,7 +103,7 @@ static void score_block(const struct choose *d, const struct desk *k, float *out
 	const struct kv_kernels *keys = &d->kv[KV_KEYS];
 	int heads = d->a->heads, dim = d->a->dim;
 	bool open = heads >= OPEN_LEAST && dim % 16 == 0 && keys->score_opened;
-	struct kv_ahead none = { NULL, NULL };
+	struct kv_ahead none = { 0 };
 
 	for (int i = 0, run; i < n; i += run) {
 		const uint8_t *rows = keys_at(d, k, row, at + i, n - i, &run);

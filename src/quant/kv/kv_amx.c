@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "quant/kv/kv_ask.h"
 #include "quant/kv/kv_softmax512.h"
 #include "quant/lanes/tile_config.h"
 #include "quant/lanes/transpose512.h"
@@ -34,7 +35,7 @@ static size_t laid_bytes(int dim)
 /* [2 tiles][dim / 32][16 pairs of dims][16 queries][2] */
 static void queries(uint8_t *to, const float *const *q, int n, int dim, bool few)
 {
-	assert(!few);
+	(void)few;
 	for (int j = 0; j < KV_QUERIES; j += 16)
 		for (int k = 0; k < dim; k += BLOCK, to += T_SIZE) {
 			__m512i t[16];
@@ -51,7 +52,7 @@ static void queries(uint8_t *to, const float *const *q, int n, int dim, bool few
 
 /* [dim / 32][blocks of 32 positions][2][16 pairs of positions][16 dims][2].  Rows are read in
  * rising order; tiles of a block lie close enough for their lines to stay in the first cache. */
-static void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)
+INLINE void lay_asking(uint8_t *to, const struct kv_segment *seg, int n, int dim, struct kv_ask *next)
 {
 	enum { AHEAD = 4096 }; /* bytes */
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
@@ -69,14 +70,23 @@ static void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)
 				__m512i x = seen[0] ? _mm512_loadu_si512(a) : _mm512_setzero_si512();
 				__m512i y = seen[1] ? _mm512_loadu_si512(b) : _mm512_setzero_si512();
 
-				_mm_prefetch((const char *)a + AHEAD, _MM_HINT_T0);
-				_mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
+				if (next) {
+					kv_ask(next, k % (2 * BLOCK) ? 2 : 0);
+				} else {
+					_mm_prefetch((const char *)a + AHEAD, _MM_HINT_T0);
+					_mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
+				}
 				x = _mm512_permutexvar_epi64(order, x);
 				y = _mm512_permutexvar_epi64(order, y);
 				_mm512_store_si512(p, _mm512_unpacklo_epi16(x, y));
 				_mm512_store_si512(p + T_SIZE, _mm512_unpackhi_epi16(x, y));
 			}
 		}
+}
+
+static void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim)
+{
+	lay_asking(to, seg, n, dim, NULL);
 }
 
 /* ---- registers 0 to 3: sums, two of the first 16 queries and two of the others ---- */
@@ -112,21 +122,13 @@ INLINE void ahead(const uint8_t *const next[2], size_t step, size_t at)
 		_mm_prefetch((const char *)p + i * 64, _MM_HINT_T0);
 }
 
-/* Asks for one of the KV_BLOCKS * dim / 32 parts of a->ask. */
-INLINE void ask_part(const struct kv_attend *a, size_t run_bytes, size_t part)
-{
-	size_t bytes = (size_t)a->n_ask * KV_RUN * BLOCK * 2 / KV_BLOCKS, at = part * bytes;
-	const uint8_t *p = a->ask[at / run_bytes] + at % run_bytes;
-
-	for (size_t i = 0; i < bytes; i += 64)
-		_mm_prefetch((const char *)p + i, _MM_HINT_T1);
-}
-
 /* s: [tiles][KV_SEGMENT positions][16 queries] of n blocks of positions. */
-INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, const bool two, const bool fresh)
+INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, struct kv_ask *next_rows, const bool two,
+                       const bool fresh)
 {
 	size_t step = (size_t)dim * 2, far = query_bytes(dim) / 2;
-	int last = (a->seg->n - 1) / KV_RUN, first = a->seg->first / BLOCK;
+	int last = (a->seg->n - 1) / KV_RUN, first = a->seg->first / BLOCK,
+	    lines = kv_ask_share(next_rows, (n - first) * (dim / BLOCK));
 
 	s += first * BLOCK * 16;
 	for (int i = first; i < n; i++, s += BLOCK * 16) {
@@ -144,8 +146,8 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 		for (int k = 0; k < dim / BLOCK; k++, q += T_SIZE) {
 			if (fresh)
 				ahead(next, step, (size_t)k * 32 * 64);
-			else if (a->n_ask)
-				ask_part(a, KV_RUN * step, (size_t)(i * (dim / BLOCK) + k));
+			else
+				kv_ask(next_rows, lines);
 			_tile_loadd(4, key[0] + k * T_BYTES, step);
 			_tile_loadd(6, q, T_BYTES);
 			_tile_dpbf16ps(0, 4, 6);
@@ -164,20 +166,23 @@ INLINE void scores_run(float *s, const struct kv_attend *a, int n, int dim, cons
 
 /* ---- weights times values ---- */
 
-INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim, const bool two)
+INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim, struct kv_ask *next, const bool two)
 {
 	size_t step = (size_t)dim * sizeof(float), far = KV_BLOCKS * T_SIZE;
 	int first = a->seg->first / BLOCK;
 
 	__asm__ volatile("" : : : "memory");
 	for (int d = 0; d < dim; d += 32) {
-		const uint8_t *v = a->laid + ((size_t)d / 32 * KV_BLOCKS + (size_t)first) * 2 * T_SIZE;
+		const uint8_t *v = (a->laid ? a->laid : a->room) +
+		                   ((size_t)d / 32 * KV_BLOCKS + (size_t)first) * 2 * T_SIZE;
 		const uint8_t *p = w + (size_t)first * T_SIZE;
 		float *to = a->acc + d;
 
 		sums_zero();
 #pragma GCC unroll 4
 		for (int b = first; b < n; b++, v += 2 * T_SIZE, p += T_SIZE) {
+			if (next)
+				kv_ask(next, 16);
 			_tile_loadd(6, v, T_BYTES);
 			_tile_loadd(4, p, T_BYTES);
 			_tile_dpbf16ps(0, 4, 6);
@@ -197,24 +202,35 @@ INLINE void mix_run(const struct kv_attend *a, const uint8_t *w, int n, int dim,
 static void attend(const struct kv_attend *a, int dim, float scale)
 {
 	struct kv_work *k = a->work;
-	int n = (a->see[a->n - 1] + BLOCK - 1) / BLOCK;
+	int n = (a->see[a->n - 1] + BLOCK - 1) / BLOCK, first = a->seg->first / KV_RUN;
 	bool two = a->n > 16;
+	struct kv_ask next = kv_ask_runs(a->ask, a->n_ask, KV_RUN * (size_t)dim * 2),
+		      values = kv_ask_runs(a->seg->value + first, (a->seg->n + KV_RUN - 1) / KV_RUN - first,
+	                                   next.bytes);
 
-	assert(n > a->seg->first / BLOCK && n <= KV_BLOCKS && a->see[a->n - 1] <= a->seg->n && a->laid && scale > 0);
+	assert(n > a->seg->first / BLOCK && n <= KV_BLOCKS && a->see[a->n - 1] <= a->seg->n && scale > 0);
 	tile_config_whole();
-	if (two && a->fresh)
-		scores_run(k->s[0], a, n, dim, true, true);
+	if (!a->laid)
+		scores_run(k->s[0], a, n, dim, &values, false, false);
+	else if (two && a->fresh)
+		scores_run(k->s[0], a, n, dim, &next, true, true);
 	else if (two)
-		scores_run(k->s[0], a, n, dim, true, false);
+		scores_run(k->s[0], a, n, dim, &next, true, false);
+	else if (a->fresh)
+		scores_run(k->s[0], a, n, dim, &next, false, true);
 	else
-		scores_run(k->s[0], a, n, dim, false, true);
+		scores_run(k->s[0], a, n, dim, &next, false, false);
 	for (int t = 0; t <= two; t++)
 		kv_weights(k->w[t], k->s[t], a->from + 16 * t, a->see + 16 * t, a->seg->first / BLOCK, n, scale,
 		           a->max + 16 * t, a->sum + 16 * t);
-	if (two)
-		mix_run(a, k->w[0], n, dim, true);
+	if (!a->laid)
+		lay_asking(a->room, a->seg, a->see[a->n - 1], dim, &next);
+	if (!a->laid)
+		mix_run(a, k->w[0], n, dim, &next, false);
+	else if (two)
+		mix_run(a, k->w[0], n, dim, NULL, true);
 	else
-		mix_run(a, k->w[0], n, dim, false);
+		mix_run(a, k->w[0], n, dim, NULL, false);
 	_tile_release();
 }
 
@@ -222,6 +238,7 @@ const struct kv_tiles kv_tiles_amx = {
 	.query_bytes = query_bytes,
 	.laid_bytes = laid_bytes,
 	.work_bytes = sizeof(struct kv_work),
+	.few = 16,
 	.queries = queries,
 	.lay = lay,
 	.finite = kv_finite_bf16,

@@ -6,14 +6,15 @@
  * of 32 dims, of which pairs of a query's weights take theirs.  Both fit the first cache.
  *
  * What few queries cost is reading the cache, so nothing is laid: 16 keys at a time are turned
- * between registers, and pairs of values as they come.  What is read next is asked for meanwhile,
- * some kilobytes ahead and in its order. */
+ * between registers, and pairs of values as they come.  Values are prefetched during scores, and
+ * the keys that follow during values. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
 #include "quant/bf16/bf16_dots512.h"
 #include "quant/bf16/bf16_kernels.h"
+#include "quant/kv/kv_ask.h"
 #include "quant/kv/kv_softmax512.h"
 #include "quant/lanes/transpose512.h"
 
@@ -26,7 +27,6 @@ enum {
 	WIDE = 2 * LINE, /* bytes of a pair of two vectors */
 	FEW = 8,
 	TURNED = 16, /* queries; keys */
-	AHEAD = 2,   /* runs of rows: 16 KB of heads of 256 */
 };
 _Static_assert((int)BLOCK == (int)KV_SUMMED && (int)TURNED == (int)KV_RUN, "a run of keys is turned");
 
@@ -137,38 +137,6 @@ INLINE void lay(uint8_t *to, const struct kv_segment *seg, int n, int dim, const
 		}
 }
 
-/* ---- what is asked for ---- */
-
-/* Runs of rows that are still to be prefetched. */
-struct asking {
-	const uint8_t *const *run;
-	int n; /* runs */
-	size_t at, run_bytes;
-};
-
-INLINE void ask(struct asking *a, int lines)
-{
-	for (int i = 0; i < lines && a->n > 0; i++) {
-		_mm_prefetch((const char *)*a->run + a->at, _MM_HINT_T0);
-		a->at += LINE;
-		if (a->at == a->run_bytes) {
-			a->at = 0;
-			a->run++;
-			a->n--;
-		}
-	}
-}
-
-static struct asking asking(const uint8_t *const *run, int n, int dim)
-{
-	return (struct asking){ run, n, 0, KV_RUN * row_bytes(dim) };
-}
-
-static int asked_lines(const struct asking *a)
-{
-	return a->n * (int)(a->run_bytes / LINE);
-}
-
 /* ---- many queries ---- */
 
 /* The first position of the block in which the segment begins. */
@@ -178,7 +146,7 @@ static int begin_of(const struct kv_segment *seg)
 }
 
 /* Scores of positions below n. */
-INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct asking *next, const int V,
+INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int dim, struct kv_ask *next, const int V,
                         const bool floats)
 {
 	int begin = begin_of(a->seg);
@@ -193,10 +161,10 @@ INLINE void many_scores(struct kv_work *k, const struct kv_attend *a, int n, int
 		          .block = LINE,
 		          .n = dim / BLOCK,
 		          .mask = { 0xffff, 0xffff } };
-	int tiles = (n - begin + DOTS_ROWS - 1) / DOTS_ROWS, lines = (asked_lines(next) + tiles - 1) / tiles;
+	int tiles = (n - begin + DOTS_ROWS - 1) / DOTS_ROWS, lines = kv_ask_share(next, tiles);
 
 	for (int i = 0; i < tiles; i++, d.out += DOTS_ROWS * KV_LANES, d.x += DOTS_ROWS * d.row) {
-		ask(next, lines);
+		kv_ask(next, lines);
 		dots_tile(&d, true, DOTS_ROWS, V, floats);
 	}
 }
@@ -225,22 +193,8 @@ INLINE void many_mix(const struct kv_attend *a, const struct kv_work *k, int n, 
 
 /* ---- few queries ---- */
 
-/* In the order in which they are read and AHEAD before it: the segment's keys, its values, keys that follow. */
-static struct asking few_asking(const uint8_t **run, const struct kv_attend *a, int n, int dim)
-{
-	int runs = (n + KV_RUN - 1) / KV_RUN, first = a->seg->first / KV_RUN, m = 0;
-
-	for (int i = first + AHEAD; i < runs; i++)
-		run[m++] = a->seg->key[i];
-	for (int i = first; i < runs; i++)
-		run[m++] = a->seg->value[i];
-	for (int i = 0; i < a->n_ask && i < AHEAD; i++)
-		run[m++] = a->ask[i];
-	return asking(run, m, dim);
-}
-
 /* R queries' scores of positions below n, the others' 0. */
-INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct asking *next, const int R,
+INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, struct kv_ask *next, const int R,
                        const bool floats)
 {
 	size_t row = few_bytes(dim, floats);
@@ -258,7 +212,7 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 #pragma GCC unroll 16
 			for (int j = 0; j < TURNED; j++)
 				t[j] = dots_paired(_mm512_loadu_si512(key + (size_t)j * row_bytes(dim)));
-			ask(next, TURNED);
+			kv_ask(next, TURNED);
 			transpose16(t);
 			if (floats)
 				dots_turned_floats(acc, t, (const float *)(const void *)x, row / sizeof(float), R);
@@ -277,7 +231,7 @@ INLINE void few_scores(float *s, const struct kv_attend *a, int n, int dim, stru
 
 /* A block of values, from position `at` on, of which those of [seg->first, n) are read, for DOTS_ROWS queries. */
 INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
-                      struct asking *next, const bool whole)
+                      struct kv_ask *next, const bool whole)
 {
 	for (int k = 0; k < dim; k += BLOCK) {
 		__m512 sum[2][DOTS_ROWS][2];
@@ -286,7 +240,7 @@ INLINE void few_block(float *acc, const uint8_t *w, const struct kv_segment *seg
 		for (int r = 0; r < DOTS_ROWS; r++)
 			sum[0][r][0] = sum[0][r][1] = sum[1][r][0] = sum[1][r][1] = _mm512_setzero_ps();
 		if (next)
-			ask(next, BLOCK);
+			kv_ask(next, BLOCK);
 #pragma GCC unroll 16
 		for (int j = 0; j < PAIRS; j++) {
 			int u = at + dots_upper_of(j), l = at + dots_lower_of(j), first = seg->first;
@@ -340,7 +294,7 @@ INLINE void few_row(__m512 sum[DOTS_ROWS][2], __m512i value, const float *w)
 
 /* few_block by multiply-adds: sums are of even dims and of odd ones, so that a value's line is not transposed. */
 INLINE void few_block_floats(float *acc, const uint8_t *w, const struct kv_segment *seg, int at, int n, int dim,
-                             struct asking *next, const bool whole)
+                             struct kv_ask *next, const bool whole)
 {
 	const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
 		      high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
@@ -355,7 +309,7 @@ INLINE void few_block_floats(float *acc, const uint8_t *w, const struct kv_segme
 		for (int r = 0; r < DOTS_ROWS; r++)
 			sum[0][r][0] = sum[0][r][1] = sum[1][r][0] = sum[1][r][1] = _mm512_setzero_ps();
 		if (next)
-			ask(next, BLOCK);
+			kv_ask(next, BLOCK);
 #pragma GCC unroll 16
 		for (int j = 0; j < PAIRS; j++)
 #pragma GCC unroll 2
@@ -381,7 +335,7 @@ INLINE void few_block_floats(float *acc, const uint8_t *w, const struct kv_segme
 	}
 }
 
-INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct asking *next,
+INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, int dim, struct kv_ask *next,
                     const bool floats)
 {
 	int blocks = (n + BLOCK - 1) / BLOCK;
@@ -406,19 +360,19 @@ INLINE void few_mix(const struct kv_attend *a, const struct kv_work *k, int n, i
 
 /* ---- all ---- */
 
-typedef void scores_fn(struct kv_work *, const struct kv_attend *, int n, int dim, struct asking *);
-typedef void mix_fn(const struct kv_attend *, const struct kv_work *, int n, int dim, struct asking *);
+typedef void scores_fn(struct kv_work *, const struct kv_attend *, int n, int dim, struct kv_ask *);
+typedef void mix_fn(const struct kv_attend *, const struct kv_work *, int n, int dim, struct kv_ask *);
 
 /* Not inlined: MXCSR changes between them. */
 #define SCORES(name, call)                                                                                       \
 	static __attribute__((noinline)) void name(struct kv_work *k, const struct kv_attend *a, int n, int dim, \
-	                                           struct asking *next)                                          \
+	                                           struct kv_ask *next)                                          \
 	{                                                                                                        \
 		call;                                                                                            \
 	}
 #define MIX(name, call)                                                                                                \
 	static __attribute__((noinline)) void name(const struct kv_attend *a, const struct kv_work *k, int n, int dim, \
-	                                           struct asking *next)                                                \
+	                                           struct kv_ask *next)                                                \
 	{                                                                                                              \
 		call;                                                                                                  \
 	}
@@ -438,14 +392,14 @@ MIX(mix_floats, many_mix(a, k, (n + BLOCK - 1) / BLOCK, dim, true))
 static void attend(const struct kv_attend *a, int dim, float scale, scores_fn *scores, mix_fn *mix)
 {
 	struct kv_work *k = a->work;
-	int n = a->see[a->n - 1];
+	int n = a->see[a->n - 1], first = a->seg->first / KV_RUN;
 	unsigned mode = _mm_getcsr();
-	const uint8_t *run[2 * KV_SEGMENT / KV_RUN + AHEAD];
-	struct asking next = a->laid ? asking(a->ask, a->n_ask, dim) : few_asking(run, a, n, dim);
+	struct kv_ask next = kv_ask_runs(a->ask, a->n_ask, KV_RUN * row_bytes(dim)),
+		      values = kv_ask_runs(a->seg->value + first, (n + KV_RUN - 1) / KV_RUN - first, next.bytes);
 
 	assert(n > a->seg->first && n <= a->seg->n && scale > 0);
 	_mm_setcsr(mode | DOTS_ZEROS);
-	scores(k, a, n, dim, &next);
+	scores(k, a, n, dim, a->laid ? &next : &values);
 	_mm_setcsr(mode);
 	for (int t = 0; t * KV_LANES < a->n; t++)
 		kv_weights_paired(k->w[t], k->s[t], a->from + KV_LANES * t, a->see + KV_LANES * t,

@@ -36,15 +36,15 @@ struct kv_attend {
 	const uint8_t *queries; /* as `queries` laid them */
 	int n;                  /* queries; entries beyond them are undefined */
 	bool fresh;             /* the segment may lie beyond the second cache */
-	const uint8_t *const
-		*ask; /* [n_ask] runs of rows to prefetch into the second cache; for few queries, the rows that are read
-	                                 * next, of which the first are enough */
+	/* [n_ask] Runs of rows that are read next, to prefetch.  For few queries: the keys of the segment that follows. */
+	const uint8_t *const *ask;
 	int n_ask;
 	/* [KV_QUERIES] Each sees positions [from, see) of the segment; neither falls from query to query, the first
 	 * sees none before seg->first.  The n-th sees at least one; one that sees none gets nothing of use. */
 	const int32_t *from, *see;
 	const struct kv_segment *seg;
-	const uint8_t *laid; /* by `lay`, as many positions as the n-th sees; NULL: read as they lie by few queries */
+	const uint8_t *laid; /* by `lay`, as many positions as the n-th sees; NULL: the queries are few */
+	uint8_t *room;       /* laid_bytes, for few queries */
 	void *work;
 };
 
@@ -52,7 +52,7 @@ struct kv_tiles {
 	size_t (*query_bytes)(int dim); /* of KV_QUERIES queries */
 	size_t (*laid_bytes)(int dim);  /* of a segment */
 	size_t work_bytes;
-	int few; /* up to this many queries need no laid rows; 0: all do */
+	int few; /* up to this many queries of a unit are given no laid rows */
 	/* n <= KV_QUERIES queries of dim floats each; few: all that there are, and nothing will be laid for them. */
 	void (*queries)(uint8_t *to, const float *const *q, int n, int dim, bool few);
 	/* Positions [seg->first, n); the other values of whole blocks of 32 as zeros. */
