@@ -33,7 +33,7 @@ export function figures(m, now) {
     ["Waiting", m.weft_requests_waiting, 0],
     ["Output tokens/s", rate("weft_output_tokens_total"), 0],
     ["Prompt tokens/s", rate("weft_prompt_tokens_total"), 0],
-    ["Cached prompt tokens/s", rate("weft_cached_tokens_total"), 0],
+    ["Cached tokens/s", rate("weft_cached_tokens_total"), 0],
     ["Steps/s", steps / (seconds || 1), 0],
     ["Decode step, ms", m.weft_decode_step_seconds * 1000, 2],
   ];

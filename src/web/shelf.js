@@ -118,6 +118,9 @@ export function begin(given) {
     e.target.value = "";
   });
   by_id("shelf-toggle").addEventListener("click", () => show_drawer(!by_id("shelf").classList.contains("out")));
+  by_id("shelf").addEventListener("click", (e) => { // outside of it
+    if (e.target === by_id("shelf") && e.clientX >= by_id("shelf").getBoundingClientRect().right) show_drawer(false);
+  });
   by_id("shelf").addEventListener("keydown", (e) => {
     if (e.key !== "Escape" || !by_id("shelf").classList.contains("out")) return;
     show_drawer(false);
