@@ -32,6 +32,7 @@
 /* The settings of a client: a file below the user's home, or, with file NULL, a command.  Marks in text:
  *   %U  the server's address      %V  the address with /v1     %M  the model's name      %K  the key
  *   %u, %v, %m, %k                these as a word of a shell; the others are escaped for strings in double quotes
+ *   %x                            the key as Crush reads it, which expands a word that the shell has read once more
  *   %C  tokens of a context       %O  tokens of an answer      %E  Codex' line for a key, if there is a key */
 static const struct agent {
 	const char *name, *file, *text;
@@ -117,7 +118,7 @@ static const struct agent {
 	  "  \"model\": { \"name\": \"%M\" }\n"
 	  "}\n" },
 	{ "crush", ".config/crush/crushrc",
-	  "provider add weft --name weft --type openai-compat --base-url %v --api-key %k\n"
+	  "provider add weft --name weft --type openai-compat --base-url %v --api-key %x\n"
 	  "model add weft/%m --name %m --context-window %C --default-max-tokens %O\n"
 	  "model large weft/%m\n"
 	  "model small weft/%m\n" },
@@ -142,6 +143,23 @@ static void put_word(struct buf *out, const char *s)
 	buf_putc(out, '\'');
 }
 
+/* As a word of a shell, of what is expanded once more, as a here-document is. */
+static void put_twice(struct buf *out, const char *s)
+{
+	struct buf once;
+	char *p;
+
+	buf_init(&once);
+	for (; *s; s++) {
+		if (strchr("$`\\", *s))
+			buf_putc(&once, '\\');
+		buf_putc(&once, *s);
+	}
+	p = buf_take(&once);
+	put_word(out, p);
+	free(p);
+}
+
 /* The text for a server of that address, with its /v1. */
 static void fill_in(const struct agent *a, const char *base, const char *model, const char *key, int context,
                     struct buf *out)
@@ -160,6 +178,7 @@ static void fill_in(const struct agent *a, const char *base, const char *model, 
 		case 'C': buf_printf(out, "%d", context); continue;
 		case 'E': buf_puts(out, strcmp(key, NO_KEY) != 0 ? "env_key = \"WEFT_API_KEY\"\n" : ""); continue;
 		case 'O': buf_printf(out, "%d", context / 4); continue;
+		case 'x': put_twice(out, key); continue;
 		case 'U':
 		case 'u': value = root; break;
 		case 'V':

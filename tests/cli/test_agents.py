@@ -5,6 +5,7 @@
 import ctypes.util
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -97,7 +98,12 @@ def look(name, *args, **more):
         assert model[:2] == ["model", "add"] and slots == [["model", slot, model[2]] for slot in ("large", "small")]
         assert int(limits["--default-max-tokens"]) == int(limits["--context-window"]) // 4
         assert model[2] == "weft/" + limits["--name"]
-        return flags["--base-url"], limits["--name"], flags["--api-key"], int(limits["--context-window"])
+        # What Crush's own `provider add` and `model add` take; it refuses any other flag.
+        assert flags.keys() == {"--name", "--type", "--base-url", "--api-key"}, flags
+        assert limits.keys() == {"--name", "--context-window", "--default-max-tokens"}, limits
+        assert "$" not in re.sub(r"\\[$`\\]", "", flags["--api-key"]), "Crush would look for a variable"
+        key = re.sub(r"\\([$`\\])", r"\1", flags["--api-key"])
+        return flags["--base-url"], limits["--name"], key, int(limits["--context-window"])
     if name == "gemini":
         line, rest = text.split("\n", 1)
         e = dict(word.split("=", 1) for word in shlex.split(line)[4:])
@@ -118,7 +124,7 @@ def look(name, *args, **more):
 agents = dict(line.split(None, 1) for line in run().splitlines())
 assert list(agents) == ["claude", "codex", "opencode", "kilo", "continue", "qwen", "pi", "openclaw", "gemini", "crush", "aider", "cline"], agents
 for name in agents:
-    for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"1'], {}, "bare", 32768),
+    for args, more, model, context in (([], {}, "first", 4096), ([ODD], {}, ODD, 65536), (["bare", "--api-key", 'k"$1`\\'], {}, "bare", 32768),
                                        ([], {"WEFT_API_KEY": "k2"}, "first", 4096)):
         key = "k2" if more else args[2] if len(args) > 1 else None
         del keys[:]
@@ -134,7 +140,8 @@ assert look("aider", "--url", URL + "/v1/")[0] == URL + "/v1"
 assert "did you mean 'codex'?" in run("codx", code=2)
 assert "serves no model of the name 'zork'; its first is 'first'" in run("codex", "zork", "--url", URL, code=2)
 assert "an address of http" in run("codex", "--url", "unix:/x", code=2)
-assert "127.0.0.1:1" in run("codex", "--url", "http://127.0.0.1:1", code=1)
+refused = run("codex", "--url", "http://127.0.0.1:1", code=1)
+assert "127.0.0.1:1" in refused and "is it running? `weft serve` starts one" in refused, refused
 assert "has no file of settings" in run("cline", "--url", URL, "--write", code=2)
 assert "HOME" in run("codex", "--url", URL, "--write", code=2, HOME="")
 assert os.listdir(home) == []
