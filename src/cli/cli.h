@@ -204,7 +204,7 @@ const char *closest(const char *word, const char *const *name, int n);
 /* The program: dispatch, --help, --version.  Returns the exit status. */
 int cli_main(int argc, char **argv);
 
-/* The commit that the program was built of, with "-dirty" where files differed from it; "": git did not say. */
+/* The commit that the program was built of, with "-dirty" where files differed from it; "unknown": git did not say. */
 extern const char weft_commit[];
 
 int cmd_serve(const struct options *o);

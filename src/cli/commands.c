@@ -414,7 +414,7 @@ static int dispatch(int argc, char **argv)
 		return 0;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-v") || !strcmp(word, "version")) {
-		printf(*weft_commit ? "weft %s (%s)\n" : "weft %s\n", WEFT_VERSION, weft_commit);
+		printf(strcmp(weft_commit, "unknown") != 0 ? "weft %s (%s)\n" : "weft %s\n", WEFT_VERSION, weft_commit);
 		return 0;
 	}
 	c = find_command(argc - 1, argv + 1, &n);

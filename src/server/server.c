@@ -39,7 +39,7 @@ void server_opts_default(struct server_opts *o)
 	*o = (struct server_opts){
 		.host = "127.0.0.1",
 		.version = "0.0.0",
-		.commit = "",
+		.commit = "unknown",
 		.port = 8080,
 		.connections_max = 1024,
 		.body_max = 64 << 20,
@@ -282,7 +282,8 @@ static int listen_on(struct server *s, struct err *err)
 	                                      BACKLOG, ai->ai_addr, (int)ai->ai_addrlen);
 	freeaddrinfo(ai);
 	if (!s->listener)
-		return err_set(err, E_IO, "cannot listen on %s port %d: %s", s->host, s->opts.port, strerror(errno));
+		return err_set(err, E_IO, "cannot listen on %s port %d: %s%s", s->host, s->opts.port, strerror(errno),
+		               errno == EADDRINUSE ? "; --port N names another one, 0 any that is free" : "");
 	evconnlistener_set_error_cb(s->listener, on_accept_error);
 	if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &n))
 		return err_set(err, E_IO, "getsockname: %s", strerror(errno));

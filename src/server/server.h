@@ -121,7 +121,7 @@ struct server_opts {
 	const char *host;                /* an address, or unix:/path of a socket */
 	int port;                        /* 0: any free one */
 	const char *version;             /* of the program, as 1.2.3; a constant */
-	const char *commit;              /* that it was built of, as git says; "": not known; a constant */
+	const char *commit;              /* that it was built of, as git says; "unknown": it does not; a constant */
 	const char *api_key;             /* NULL, and no file: no key is needed */
 	const char *api_key_file;        /* more keys; see clients.h.  NULL: none.  SIGHUP has it read again */
 	const char *cors_origin;         /* "*" or origins separated by commas, whose pages may ask; NULL: none */

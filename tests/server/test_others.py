@@ -72,7 +72,7 @@ class Paths(SharedStub):
         self.assertRegex(of, r"^\d+\.\d+\.\d+$")
         self.assertEqual(self.s.ask("GET", "/props").json()["build_info"], "weft " + of)
         page = self.s.ask("GET", "/metrics").text()
-        self.assertRegex(page, r'(?m)^weft_build_info\{version="%s",commit="",level="\w+"\} 1$' % of)
+        self.assertRegex(page, r'(?m)^weft_build_info\{version="%s",commit="unknown",level="\w+"\} 1$' % of)
         for name in "process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds":
             value = float(re.search(r"(?m)^%s ([\d.e+]+)$" % name, page).group(1))
             self.assertGreater(value, 0, name)

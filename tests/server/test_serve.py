@@ -387,7 +387,7 @@ class Company(unittest.TestCase):
         page = self.s.ask("GET", "/metrics").text()
         self.assertRegex(page, r'(?m)^weft_model_info\{model="[^"]+",quantization="%s"\} 1$' % quant)
         version = subprocess.run([WEFT, "--version"], capture_output=True, text=True).stdout.split()
-        self.assertIn('weft_build_info{version="%s",commit="%s",' % (version[1], version[2].strip("()") if version[2:] else ""), page)
+        self.assertIn('weft_build_info{version="%s",commit="%s",' % (version[1], version[2].strip("()") if version[2:] else "unknown"), page)
         info = self.s.post("/api/show", {"model": tag["name"]}).json()["model_info"]
         arch = info["general.architecture"]
         self.assertEqual((info["general.parameter_count"], info[arch + ".embedding_length"]), (meta["n_params"], meta["n_embd"]))
