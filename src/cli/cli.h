@@ -207,6 +207,9 @@ int cli_main(int argc, char **argv);
 /* The commit that the program was built of, with "-dirty" where files differed from it; "unknown": git did not say. */
 extern const char weft_commit[];
 
+/* Said where the bundled model answers because none was named. */
+#define BUNDLED_SAYS "no MODEL was named: %s shows that everything works, and knows little; `weft models` lists others"
+
 int cmd_serve(const struct options *o);
 int cmd_run(const struct options *o);
 int cmd_agents(const struct options *o);

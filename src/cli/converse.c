@@ -427,6 +427,8 @@ int converse(struct talk *t, struct err *err)
 		return rc;
 	buf_init(&text);
 	talk_catch_interrupts(); /* until now it ended the program */
+	if (!t->remote && model_is_bundled(&t->o->load))
+		printf(BUNDLED_SAYS ".\n", t->name);
 	printf("%s. /help lists what can be typed besides messages; Ctrl-D ends.\n", t->name);
 	while (!c.end) {
 		talk_forget_interrupt();

@@ -209,9 +209,10 @@ static int perform(struct remote *r, const char *path, const struct buf *body, s
 	else if (r->too_long)
 		rc = err_set(err, E_LIMIT, "%s: more than %d bytes where less was expected", where.p, REPLY_MAX);
 	else if (code)
-		rc = err_set(err, E_IO, "%s: %s", where.p,
+		rc = err_set(err, E_IO, "%s: %s%s", where.p,
 		             status == 200 && r->a ? "the connection was lost before the end of the answer" :
-		                                     l->easy_strerror(code));
+		                                     l->easy_strerror(code),
+		             code == CURLE_COULDNT_CONNECT ? "; is it running? `weft serve` starts one" : "");
 	else if (status != 200) {
 		j = json_parse(r->line.p, r->line.n, 0, NULL);
 		s = error_text(j);

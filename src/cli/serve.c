@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/pull.h"
 #include "cli/serving.h"
+#include "host/load.h"
 #include "server/http/gate.h"
 #include "server/kv_events.h"
 #include "server/server.h"
@@ -104,6 +105,8 @@ static int serve_one(struct server *server, const struct options *o, struct err 
 		return rc;
 	}
 	server_begin(server, serving_served(v));
+	if (model_is_bundled(&o->load))
+		log_info(BUNDLED_SAYS, serving_served(v)->name);
 	rc = serve(server, o, serving_served(v)->name, err);
 	/* The engine may call into the server until it is closed. */
 	serving_stop(v);

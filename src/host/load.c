@@ -34,15 +34,21 @@ enum { TEMPLATE_MAX = 4 << 20 };        /* bytes; the largest known has 17 KB */
 
 /* ---- which model ---- */
 
+bool model_is_bundled(const struct host_opts *o)
+{
+	const char *env = getenv("WEFT_MODEL");
+
+	return !o->model && !(env && *env);
+}
+
 int model_name(const struct host_opts *o, struct buf *out, struct err *err)
 {
 	static const char *const beside[] = { "share/weft/models/weft-tiny", "models/weft-tiny" };
-	const char *env = getenv("WEFT_MODEL");
 	char exe[PATH_MAX];
 
 	buf_reset(out);
-	if (o->model || (env && *env)) {
-		buf_puts(out, o->model ? o->model : env);
+	if (!model_is_bundled(o)) {
+		buf_puts(out, o->model ? o->model : getenv("WEFT_MODEL"));
 		return 0;
 	}
 	if (system_program(exe, sizeof exe, err))

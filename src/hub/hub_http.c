@@ -118,11 +118,15 @@ int hub_http_wait(struct hub_http *h, const struct hub_head *head, int tries, co
 {
 	int seconds = hub_wait(head, tries);
 	struct timespec until;
-	char line[400];
+	char line[400], answered[32];
 
 	if (seconds >= TELL_SECONDS) {
+		snprintf(answered, sizeof answered, "the hub answered %d", head->status);
 		snprintf(line, sizeof line, "%.200s: %s; trying again in %d s", what,
-		         head->status == 429 ? "the hub limits how much is asked for" : "no answer that helps",
+		         head->status == 429 ? "the hub limits how much is asked for" :
+		         head->status >= 400 ? answered :
+		         head->status        ? "the connection was lost" :
+		                               "the hub cannot be reached",
 		         seconds);
 		say(h, line);
 	}

@@ -240,7 +240,7 @@ def test_question():
     p = subprocess.run([weft, "run", "hello"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
     assert p.returncode == 1 and "weft run -p 'hello'" in p.stderr, p.stderr
     p = subprocess.run([weft, "run", "/hello"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
-    assert p.returncode == 1 and "-p" not in p.stderr, p.stderr
+    assert p.returncode == 1 and "-p" not in p.stderr and "no such file or folder" in p.stderr, p.stderr
 
 
 def test_redirected():
@@ -748,6 +748,7 @@ def test_bench_paired():
 def test_stop_answer():
     # Hot enough never to end by itself soon; the context is the only other limit.
     t = Terminal("run", "--temp", "50", "--seed", "1")
+    t.until("no MODEL was named: weft-tiny .*`weft models`")
     t.until(PROMPT)
     t.type("Hello\r")
     t.until("Hello\r\n.{8}")

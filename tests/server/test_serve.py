@@ -563,7 +563,7 @@ class Program(unittest.TestCase):
             r = subprocess.run([WEFT, "serve", "/no/such/model", "--port", str(port)], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(r.returncode, 1)
         self.assertIn("port %d" % port, r.stderr)
-        self.assertIn("in use", r.stderr)
+        self.assertIn("in use; --port N names another one", r.stderr)
 
     def test_while_it_loads(self):
         """Who connects while the model is loaded waits for the answer; loading waits for a template from a pipe."""

@@ -71,7 +71,7 @@ int store_locate(const char *model, struct buf *out, struct err *err)
 		while (out->n > 1 && out->p[out->n - 1] == '/')
 			out->p[--out->n] = 0;
 	} else if (hub_wish_parse(&wish, model, NULL)) {
-		code = err_set(err, E_MISSING, "%s: no such folder", folder);
+		code = err_set(err, E_MISSING, "%s: no such file or folder", folder);
 	} else {
 		code = locate_in_cache(&wish, folder, out, err);
 	}
