@@ -142,16 +142,12 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *tools;
-	struct buf b;
 	int r = field_value(g->body, "tools", JSON_ARRAY, &tools, p);
 
 	if (r || !json_len(tools))
 		return r;
-	buf_init(&b);
-	if (!(r = tools_of_messages(tools, &g->params.warnings, &b, p)))
-		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	return r;
+	c->tools = g->made = json_new_array();
+	return tools_of_messages(tools, &g->params.warnings, g->made, p);
 }
 
 static int read_chat(struct generation *g, struct chat *c, struct problem *p)

@@ -123,16 +123,12 @@ static int read_go_on(struct chat *c, const struct json *body, struct problem *p
 static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *tools;
-	struct buf b;
 	int r;
 
 	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)) || !json_len(tools))
 		return r;
-	buf_init(&b);
-	if (!(r = tools_of_chat(tools, &g->kinds, &g->params.warnings, &b, p)))
-		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	return r;
+	c->tools = g->made = json_new_array();
+	return tools_of_chat(tools, &g->kinds, &g->params.warnings, g->made, p);
 }
 
 static int read_logprobs(struct params *a, const struct json *body, struct problem *p)

@@ -130,17 +130,9 @@ static int settle_choice(struct generation *g, struct chat *c, const struct json
 
 static int hold_calls(struct generation *g, struct chat *c, struct problem *p)
 {
-	struct json *callable;
-	struct err err;
-	struct buf b;
+	struct json *callable = tools_callable(c->tools, c->allowed, &g->kinds);
 	int r;
 
-	buf_init(&b);
-	tools_callable(c->tools, c->allowed, &g->kinds, &b);
-	callable = json_parse(b.p, b.n, 200, &err);
-	buf_fini(&b);
-	if (!callable)
-		return problem_set(p, 400, "invalid_value", "tools", "tools: %s", err.msg);
 	if (!(r = settle_choice(g, c, callable, p)))
 		r = structured_calls(g, callable, c->use == TOOLS_NAMED ? c->named : NULL,
 		                     c->use == TOOLS_ANY || c->use == TOOLS_NAMED, p);

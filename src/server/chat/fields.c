@@ -262,10 +262,10 @@ static void find_renamed(const struct json *body, const struct field *const *tab
 		}
 }
 
-/* Writes a member under the name that is read; of a field that is there under several, one counts, and the others are
+/* Sets a member under the name that is read; of a field that is there under several, one counts, and the others are
  * left out. */
-static void put_renamed(const struct renamed *r, const struct field *const *tables, const char *name,
-                        const struct json *v, struct warnings *w, struct buf *b)
+static void set_renamed(const struct renamed *r, const struct field *const *tables, const char *name,
+                        const struct json *v, struct warnings *w, struct json *out)
 {
 	const struct field *f;
 	bool synonym = is_synonym(tables, name, &f);
@@ -279,10 +279,7 @@ static void put_renamed(const struct renamed *r, const struct field *const *tabl
 	}
 	if (synonym)
 		warnings_rename(w, read, name);
-	buf_puts(b, b->n > 1 ? "," : "");
-	json_put_cstr(b, read);
-	buf_putc(b, ':');
-	json_put(b, v);
+	json_set(out, read, json_share(v));
 }
 
 /* The body with its synonyms under the names that are read.  Takes body. */
@@ -293,20 +290,13 @@ static struct json *rename_synonyms(struct json *body, const struct field *const
 	const char *name;
 	struct json *other;
 	struct renamed r;
-	struct buf b;
 
 	find_renamed(body, tables, &r);
 	if (!r.n)
 		return body;
-	buf_init(&b);
-	buf_putc(&b, '{');
+	other = json_new_object();
 	while (json_next(&c, &name, &v))
-		put_renamed(&r, tables, name, v, w, &b);
-	buf_putc(&b, '}');
-	other = json_parse(b.p, b.n, NEST_MAX, NULL);
-	buf_fini(&b);
-	if (!other)
-		return body;
+		set_renamed(&r, tables, name, v, w, other);
 	json_free(body);
 	return other;
 }

@@ -49,130 +49,76 @@ void tool_needs_try(struct tool_needs *needs, const struct served *d)
 
 /* ---- completing tools ---- */
 
-/* Puts the members of object but the one that is named `instead`; "{" comes before, and the members that come after
- * them begin with a comma. */
-static void put_members_but(struct buf *b, const struct json *object, const char *instead)
+/* The members of object, if it is one, without the one that the caller sets last. */
+static struct json *copy_but(const struct json *object, const char *but)
 {
-	struct json_cursor c;
+	struct json *out = json_kind(object) == JSON_OBJECT ? json_copy(object) : json_new_object();
+
+	json_drop(out, but);
+	return out;
+}
+
+static struct json *fit_property(const struct json *property)
+{
+	const struct json *about = json_get(property, "description");
+	struct json *out;
+
+	if (json_kind(property) != JSON_OBJECT)
+		return json_share(property);
+	out = copy_but(property, "description");
+	json_set(out, "description", json_kind(about) == JSON_STRING ? json_share(about) : json_new_str("", 0));
+	return out;
+}
+
+static struct json *fit_parameters(const struct tool_needs *needs, const struct json *parameters)
+{
+	struct json *out = json_new_object(), *properties = json_new_object();
+	struct json_cursor c = json_first(parameters);
 	const struct json *v;
 	const char *key;
 
-	if (json_kind(object) != JSON_OBJECT)
-		return;
-	for (c = json_first(object); json_next(&c, &key, &v);) {
-		if (!strcmp(key, instead))
-			continue;
-		json_put_cstr(b, key);
-		buf_putc(b, ':');
-		json_put(b, v);
-		buf_putc(b, ',');
-	}
-}
-
-/* Ends an object whose members each have a comma behind them. */
-static void close_object(struct buf *b)
-{
-	if (b->p[b->n - 1] == ',')
-		b->n--;
-	buf_putc(b, '}');
-}
-
-static void put_property(struct buf *b, const struct json *property)
-{
-	if (json_kind(property) != JSON_OBJECT) {
-		json_put(b, property);
-		return;
-	}
-	buf_putc(b, '{');
-	put_members_but(b, property, "description");
-	buf_puts(b, "\"description\":");
-	if (json_kind(json_get(property, "description")) == JSON_STRING)
-		json_put(b, json_get(property, "description"));
-	else
-		buf_puts(b, "\"\"");
-	buf_putc(b, '}');
-}
-
-static void put_parameters(struct buf *b, const struct tool_needs *needs, const struct json *parameters)
-{
-	const struct json *properties = json_get(parameters, "properties"), *v;
-	struct json_cursor c;
-	const char *key;
-
-	buf_putc(b, '{');
 	if (!json_get(parameters, "type"))
-		buf_puts(b, "\"type\":\"object\",");
-	put_members_but(b, parameters, "properties");
-	buf_puts(b, "\"properties\":{");
-	if (json_kind(properties) == JSON_OBJECT) {
-		for (c = json_first(properties); json_next(&c, &key, &v);) {
-			json_put_cstr(b, key);
-			buf_putc(b, ':');
-			if (needs->property_details)
-				put_property(b, v);
-			else
-				json_put(b, v);
-			buf_putc(b, ',');
-		}
-	}
-	close_object(b);
+		json_set_str(out, "type", "object", 6);
+	while (json_next(&c, &key, &v))
+		if (strcmp(key, "properties"))
+			json_set(out, key, json_share(v));
+	for (c = json_first(json_get(parameters, "properties")); json_next(&c, &key, &v);)
+		json_set(properties, key, needs->property_details ? fit_property(v) : json_share(v));
+	json_set(out, "properties", properties);
 	if (needs->property_details && !json_get(parameters, "required"))
-		buf_puts(b, ",\"required\":[]");
-	buf_putc(b, '}');
+		json_set(out, "required", json_new_array());
+	return out;
 }
 
-static void put_function(struct buf *b, const struct tool_needs *needs, const struct json *function)
+static struct json *fit_function(const struct tool_needs *needs, const struct json *function)
 {
 	const struct json *about = json_get(function, "description"), *parameters = json_get(function, "parameters");
 	bool completed = (needs->parameters || needs->property_details) &&
 	                 (json_kind(parameters) == JSON_OBJECT || json_kind(parameters) == JSON_NULL);
-	struct json_cursor c;
-	const struct json *v;
-	const char *key;
+	struct json *out = json_copy(function);
 
-	buf_putc(b, '{');
-	for (c = json_first(function); json_next(&c, &key, &v);) {
-		bool left_out = !strcmp(key, "description") ?
-		                        (needs->no_null || needs->description) && json_kind(v) == JSON_NULL :
-		                !strcmp(key, "parameters") ? completed :
-		                                             false;
-
-		if (left_out)
-			continue;
-		json_put_cstr(b, key);
-		buf_putc(b, ':');
-		json_put(b, v);
-		buf_putc(b, ',');
-	}
+	if ((needs->no_null || needs->description) && json_kind(about) == JSON_NULL)
+		json_drop(out, "description");
+	if (completed)
+		json_drop(out, "parameters");
 	if (needs->description && json_kind(about) == JSON_NULL)
-		buf_puts(b, "\"description\":\"\",");
-	if (completed) {
-		buf_puts(b, "\"parameters\":");
-		put_parameters(b, needs, parameters);
-	}
-	close_object(b);
+		json_set_str(out, "description", "", 0);
+	if (completed)
+		json_set(out, "parameters", fit_parameters(needs, parameters));
+	return out;
 }
 
 struct json *tools_fit(const struct tool_needs *needs, const struct json *tools)
 {
-	struct json *out;
-	struct buf b;
+	struct json *out, *tool;
 
 	if (!needs->no_null && !needs->description && !needs->parameters && !needs->property_details)
 		return NULL;
-	buf_init(&b);
-	buf_putc(&b, '[');
+	out = json_new_array();
 	for (size_t i = 0; i < json_len(tools); i++) {
-		const struct json *t = json_at(tools, i), *function = json_get(t, "function");
-
-		buf_puts(&b, i ? ",{" : "{");
-		put_members_but(&b, t, "function");
-		buf_puts(&b, "\"function\":");
-		put_function(&b, needs, function);
-		buf_putc(&b, '}');
+		tool = copy_but(json_at(tools, i), "function");
+		json_set(tool, "function", fit_function(needs, json_get(json_at(tools, i), "function")));
+		json_add(out, tool);
 	}
-	buf_putc(&b, ']');
-	out = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
 	return out;
 }

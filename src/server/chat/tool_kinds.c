@@ -8,9 +8,6 @@
 #include "base/alloc.h"
 #include "text/grammar/grammar.h"
 
-static const char input_schema[] = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"%s}},"
-				   "\"required\":[\"input\"],\"additionalProperties\":false}";
-
 static bool str_is(const struct json *j, const char *text)
 {
 	size_t n;
@@ -123,7 +120,7 @@ void tool_get_input(const char *arguments, size_t n, struct buf *out)
 
 struct made {
 	char *name; /* NULL: not read yet */
-	struct buf text;
+	struct json *tool;
 	int list; /* that it came in */
 };
 
@@ -131,22 +128,19 @@ struct making {
 	struct tool_kinds *k;
 	struct warnings *w;
 	struct problem *p;
-	struct buf *out; /* the text of the last tool in made */
 	struct made *made;
 	size_t n;
 	int list;    /* that tools are read of */
 	bool loaded; /* the list is what was deferred before */
 };
 
-/* Adds a tool; takes name. */
-static void add_tool(struct making *m, char *name)
+/* Adds a tool; takes both. */
+static void add_tool(struct making *m, char *name, struct json *tool)
 {
 	/* Twice the room at each power of two. */
 	if (!(m->n & (m->n - 1)))
 		m->made = xrealloc(m->made, size_mul(m->n ? 2 * m->n : 1, sizeof *m->made));
-	m->made[m->n] = (struct made){ .name = name, .list = m->list };
-	m->out = &m->made[m->n++].text;
-	buf_init(m->out);
+	m->made[m->n++] = (struct made){ .name = name, .tool = tool, .list = m->list };
 }
 
 /* Sets the kind of the name that the model sees.  A plain function needs none unless it takes another's place. */
@@ -172,9 +166,11 @@ static void set_kind(struct tool_kinds *k, const char *name, const char *space, 
 	};
 }
 
-/* Begins the text of a tool; of an earlier list's tool of that name, a new one. */
-static void begin_tool(struct making *m, const char *space, const char *own, enum tool_form form)
+/* Adds a tool, or puts it in the place of an earlier list's tool of that name.  Returns its function, to which the
+ * caller adds what else it has. */
+static struct json *begin_tool(struct making *m, const char *space, const char *own, enum tool_form form)
 {
+	struct json *tool = json_new_object(), *function = json_new_object();
 	struct buf name;
 	size_t i = 0;
 
@@ -184,15 +180,35 @@ static void begin_tool(struct making *m, const char *space, const char *own, enu
 		set_kind(m->k, name.p, space, own, form);
 	while (i < m->n && (m->made[i].list == m->list || !m->made[i].name || strcmp(m->made[i].name, name.p)))
 		i++;
+	json_set_str(tool, "type", "function", 8);
+	json_set_str(function, "name", name.p, name.n);
+	json_set(tool, "function", function);
 	if (i < m->n) {
-		m->out = &m->made[i].text;
-		buf_reset(m->out);
+		json_free(m->made[i].tool);
+		m->made[i].tool = tool;
 	} else {
-		add_tool(m, xstrdup(name.p));
+		add_tool(m, xstrdup(name.p), tool);
 	}
-	buf_puts(m->out, "{\"type\":\"function\",\"function\":{\"name\":");
-	json_put_cstr(m->out, name.p);
 	buf_fini(&name);
+	return function;
+}
+
+/* The parameters of a function with one string, "input"; pattern: what the string is held to, empty: nothing. */
+static struct json *input_schema(const struct buf *pattern)
+{
+	struct json *input = json_new_object(), *properties = json_new_object(), *required = json_new_array();
+	struct json *out = json_new_object();
+
+	json_set_str(input, "type", "string", 6);
+	if (pattern->n)
+		json_set_str(input, "pattern", pattern->p, pattern->n);
+	json_set(properties, "input", input);
+	json_add(required, json_new_str("input", 5));
+	json_set_str(out, "type", "object", 6);
+	json_set(out, "properties", properties);
+	json_set(out, "required", required);
+	json_set_bool(out, "additionalProperties", false);
+	return out;
 }
 
 static void leave_out(struct making *m, const struct json *type)
@@ -236,6 +252,7 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	bool expression = str_is(json_get(of, "syntax"), "regex");
 	const char *name, *text, *definition;
 	struct buf about, pattern;
+	struct json *f;
 	size_t n = 0, n_rules = 0;
 	char where[80];
 	int r;
@@ -252,26 +269,23 @@ static int put_custom(struct making *m, const struct json *t, const char *at, co
 	if ((r = name_of(m, t, at, &name)) ||
 	    (definition && expression && (r = check_expression(m, definition, n_rules, at))))
 		return r;
-	begin_tool(m, space, name, TOOL_CUSTOM);
+	f = begin_tool(m, space, name, TOOL_CUSTOM);
 	buf_init(&about);
 	buf_init(&pattern);
 	if ((text = json_str(json_get(t, "description"), &n)))
 		buf_put(&about, text, n);
 	if (definition && expression) {
 		/* The expression is the whole input; a schema's may be anywhere in a string. */
-		buf_puts(&pattern, ",\"pattern\":\"^(?:");
-		json_put_inside(&pattern, definition, n_rules);
-		buf_puts(&pattern, ")$\"");
+		buf_puts(&pattern, "^(?:");
+		buf_put(&pattern, definition, n_rules);
+		buf_puts(&pattern, ")$");
 	} else if (definition) {
 		/* The model is told the grammar and not held to it. */
 		buf_printf(&about, "%sThe input follows this grammar:\n", about.n ? "\n\n" : "");
 		buf_put(&about, definition, n_rules);
 	}
-	buf_puts(m->out, ",\"description\":");
-	json_put_str(m->out, about.p, about.n);
-	buf_puts(m->out, ",\"parameters\":");
-	buf_printf(m->out, input_schema, pattern.p);
-	buf_puts(m->out, "}}");
+	json_set_str(f, "description", about.p, about.n);
+	json_set(f, "parameters", input_schema(&pattern));
 	buf_fini(&about);
 	buf_fini(&pattern);
 	return 0;
@@ -284,24 +298,20 @@ static int put_function(struct making *m, const struct json *t, const char *at, 
 	struct json_cursor c;
 	const struct json *v;
 	const char *key, *name;
+	struct json *f;
 	int r;
 
 	if ((r = name_of(m, t, at, &name)))
 		return r;
-	begin_tool(m, space, name, TOOL_FUNCTION);
+	f = begin_tool(m, space, name, TOOL_FUNCTION);
 	for (c = json_first(t); json_next(&c, &key, &v);) {
 		bool own = json_kind(v) == JSON_NULL;
 
 		for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 			own |= !strcmp(key, ours[i]);
-		if (own)
-			continue;
-		buf_putc(m->out, ',');
-		json_put_cstr(m->out, key);
-		buf_putc(m->out, ':');
-		json_put(m->out, v);
+		if (!own)
+			json_set(f, key, json_share(v));
 	}
-	buf_puts(m->out, "}}");
 	return 0;
 }
 
@@ -314,21 +324,22 @@ static void tell_deferred(struct making *m, const struct json *t)
 		warnings_add(&m->w->ignored, "tools", "defer_loading");
 }
 
+/* A member of t, unless it is null, under a name of f's. */
+static void set_if_any(struct json *f, const char *as, const struct json *t, const char *name)
+{
+	const struct json *v = json_get(t, name);
+
+	if (json_kind(v) != JSON_NULL)
+		json_set(f, as, json_share(v));
+}
+
 /* A search for tools that the client runs: {"description", "parameters"}. */
 static void put_search(struct making *m, const struct json *t)
 {
-	const struct json *about = json_get(t, "description"), *parameters = json_get(t, "parameters");
+	struct json *f = begin_tool(m, NULL, "tool_search", TOOL_SEARCH);
 
-	begin_tool(m, NULL, "tool_search", TOOL_SEARCH);
-	if (json_kind(about) != JSON_NULL) {
-		buf_puts(m->out, ",\"description\":");
-		json_put(m->out, about);
-	}
-	if (json_kind(parameters) != JSON_NULL) {
-		buf_puts(m->out, ",\"parameters\":");
-		json_put(m->out, parameters);
-	}
-	buf_puts(m->out, "}}");
+	set_if_any(f, "description", t, "description");
+	set_if_any(f, "parameters", t, "parameters");
 }
 
 /* One of /v1/responses: space is the namespace that it stands in, or NULL. */
@@ -390,8 +401,7 @@ static int put_chat(struct making *m, const struct json *t, const char *at, cons
 		return 0;
 	}
 	/* As it is: what is wrong with it is found by tools_check. */
-	add_tool(m, NULL);
-	json_put(m->out, t);
+	add_tool(m, NULL, json_share(t));
 	return 0;
 }
 
@@ -412,8 +422,8 @@ static int put_messages(struct making *m, const struct json *t, const char *at, 
 	};
 	static const struct field *const tables[] = { known, NULL };
 	const struct json *type = json_get(t, "type"), *schema = json_get(t, "input_schema");
-	const struct json *about = json_get(t, "description"), *strict = json_get(t, "strict");
 	const char *name;
+	struct json *f;
 	char where[100];
 	int r;
 
@@ -433,18 +443,10 @@ static int put_messages(struct making *m, const struct json *t, const char *at, 
 	/* One name for all of them: of two hundred tools each would fill the header. */
 	if ((r = name_of(m, t, at, &name)) || (r = fields_check(t, "tools", tables, m->w, m->p)))
 		return r;
-	begin_tool(m, NULL, name, TOOL_FUNCTION);
-	if (json_kind(about) != JSON_NULL) {
-		buf_puts(m->out, ",\"description\":");
-		json_put(m->out, about);
-	}
-	if (json_kind(strict) != JSON_NULL) {
-		buf_puts(m->out, ",\"strict\":");
-		json_put(m->out, strict);
-	}
-	buf_puts(m->out, ",\"parameters\":");
-	json_put(m->out, schema);
-	buf_puts(m->out, "}}");
+	f = begin_tool(m, NULL, name, TOOL_FUNCTION);
+	set_if_any(f, "description", t, "description");
+	set_if_any(f, "strict", t, "strict");
+	set_if_any(f, "parameters", t, "input_schema");
 	return 0;
 }
 
@@ -466,22 +468,17 @@ static int put_list(struct making *m, const struct json *tools, const char *at, 
 	return r;
 }
 
-/* Ends the making: appends the tools as an array. */
-static void put_made(struct making *m, struct buf *out)
+/* Ends the making: adds the tools to an array. */
+static void put_made(struct making *m, struct json *out)
 {
-	buf_putc(out, '[');
 	for (size_t i = 0; i < m->n; i++) {
-		if (i)
-			buf_putc(out, ',');
-		buf_put(out, m->made[i].text.p, m->made[i].text.n);
-		buf_fini(&m->made[i].text);
+		json_add(out, m->made[i].tool);
 		free(m->made[i].name);
 	}
 	free(m->made);
-	buf_putc(out, ']');
 }
 
-int tools_of_chat(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct buf *out,
+int tools_of_chat(const struct json *tools, struct tool_kinds *k, struct warnings *w, struct json *out,
                   struct problem *p)
 {
 	struct making m = { .k = k, .w = w, .p = p };
@@ -514,7 +511,7 @@ static int put_items(struct making *m, const struct json *items, const char *lis
 }
 
 int tools_of_responses(const struct json *tools, const struct json *kept, const struct json *input,
-                       struct tool_kinds *k, struct warnings *w, struct buf *out, struct problem *p)
+                       struct tool_kinds *k, struct warnings *w, struct json *out, struct problem *p)
 {
 	struct making m = { .k = k, .w = w, .p = p };
 	int r = put_list(&m, tools, "tools", put_responses);
@@ -525,7 +522,7 @@ int tools_of_responses(const struct json *tools, const struct json *kept, const 
 	return r;
 }
 
-int tools_of_messages(const struct json *tools, struct warnings *w, struct buf *out, struct problem *p)
+int tools_of_messages(const struct json *tools, struct warnings *w, struct json *out, struct problem *p)
 {
 	struct making m = { .w = w, .p = p };
 	int r = put_list(&m, tools, "tools", put_messages);
@@ -576,31 +573,36 @@ static bool is_allowed(const struct json *allowed, const struct tool_kinds *k, c
 	return false;
 }
 
-void tools_callable(const struct json *list, const struct json *allowed, const struct tool_kinds *k, struct buf *out)
+/* The schema of a function that takes nothing. */
+static struct json *no_parameters(void)
 {
-	int count = 0;
+	struct json *out = json_new_object();
 
-	buf_putc(out, '[');
+	json_set_str(out, "type", "object", 6);
+	json_set(out, "properties", json_new_object());
+	json_set_bool(out, "additionalProperties", false);
+	return out;
+}
+
+struct json *tools_callable(const struct json *list, const struct json *allowed, const struct tool_kinds *k)
+{
+	struct json *out = json_new_array(), *tool, *function;
+
 	for (size_t i = 0; i < json_len(list); i++) {
-		const struct json *f = json_get(json_at(list, i), "function"), *strict = json_get(f, "strict");
+		const struct json *f = json_get(json_at(list, i), "function"), *parameters = json_get(f, "parameters");
 		size_t n;
 		const char *name = json_str(json_get(f, "name"), &n);
 
 		if (!name || (allowed && !is_allowed(allowed, k, name, n)))
 			continue;
-		buf_puts(out, count++ ? ",{\"type\":\"function\",\"function\":{\"name\":" :
-		                        "{\"type\":\"function\",\"function\":{\"name\":");
-		json_put_str(out, name, n);
-		buf_puts(out, ",\"parameters\":");
-		if (takes_nothing(json_get(f, "parameters")))
-			buf_puts(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
-		else
-			json_put(out, json_get(f, "parameters"));
-		if (json_kind(strict) != JSON_NULL) {
-			buf_puts(out, ",\"strict\":");
-			json_put(out, strict);
-		}
-		buf_puts(out, "}}");
+		tool = json_new_object();
+		function = json_new_object();
+		json_set_str(tool, "type", "function", 8);
+		json_set(function, "name", json_share(json_get(f, "name")));
+		json_set(function, "parameters", takes_nothing(parameters) ? no_parameters() : json_share(parameters));
+		set_if_any(function, "strict", f, "strict");
+		json_set(tool, "function", function);
+		json_add(out, tool);
 	}
-	buf_putc(out, ']');
+	return out;
 }

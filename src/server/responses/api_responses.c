@@ -324,18 +324,13 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 	const struct json *tools, *input = json_get(g->body, "input");
 	struct responses *own = g->own;
 	struct json *kept;
-	struct buf b;
 	int r;
 
 	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)))
 		return r;
-	buf_init(&b);
-	buf_printf(&b, "[%s]", own->tools.n ? own->tools.p : "");
-	kept = json_parse(b.p, b.n, 200, NULL);
-	buf_reset(&b);
-	if (!(r = tools_of_responses(tools, kept, input, &g->kinds, &g->params.warnings, &b, p)))
-		c->tools = g->made = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
+	kept = items_parse(&own->tools);
+	c->tools = g->made = json_new_array();
+	r = tools_of_responses(tools, kept, input, &g->kinds, &g->params.warnings, g->made, p);
 	json_free(kept);
 	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
 		if (!json_len(tools_in_item(json_at(input, i))))
