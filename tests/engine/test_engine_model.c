@@ -187,8 +187,8 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 		CHECK(kv.pages_used == 0, "%d pages are still in use", kv.pages_used);
 	}
 	model_close(m);
-	be->ops->close(be);
 	adapters_free(&ours);
+	be->ops->close(be);
 }
 
 /* The lives of seeds 1 to most at this level, with drafters, and without them too. */
@@ -214,8 +214,8 @@ static void folder(const char *path, enum cpu_level level, uint64_t most, bool p
 	free(rows);
 	free(seen);
 	store_close(st);
-	driver_close(&alone);
 	adapters_free(&theirs);
+	driver_close(&alone);
 }
 
 /* Short of pages, with preemption, prefixes and drafters. */
