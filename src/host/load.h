@@ -55,7 +55,8 @@ struct session {
 	bool follows;         /* another session of sessions_open came before it, whose plan counts the program */
 	struct backend *be;   /* of the model */
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
-	size_t device_bytes;  /* memory of be's device; 0: be is cpu */
+	size_t device_bytes;  /* memory of be's device; 0: be is cpu, or has it */
+	bool divided;         /* be has cpu, for a part of the layers */
 	struct model *looked; /* see load_device.h */
 	struct model *model;
 	struct tower *tower;       /* NULL: the model has none that weft reads, or it was not asked for */

@@ -2,11 +2,13 @@
 #include "host/load_device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/backends.h"
 #include "backend/backend.h"
+#include "backend/split_backend.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "host/load.h"
@@ -55,7 +57,9 @@ static const char *asked_of_the_processor(const struct host_opts *o)
 	return NULL;
 }
 
-static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, struct err *err)
+/* layers: of the model on the device, the rest on s->cpu; 0: all. */
+static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, int layers,
+                      struct err *err)
 {
 	size_t need = (size_t)s->model->shape.weight_bytes / 8 * 9 + ((size_t)1 << 30);
 	int rc;
@@ -70,6 +74,10 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
 		               s->store->name, need >> 20);
 	rc = backends_open(&s->be, f->name, NULL, err);
+	if (!rc && layers) {
+		s->be = split_open(s->be, s->cpu, layers);
+		s->divided = true;
+	}
 	if (!rc)
 		rc = look(s, o, err);
 	if (!rc)
@@ -91,7 +99,7 @@ static void choose(struct session *s, const struct host_opts *o)
 			continue; /* a processor that OpenCL shows as a device */
 		if (other)
 			log_info("device: the processor, and not %s: %s is asked for", found[i].name, other);
-		else if (!try_device(s, o, &found[i], &err)) {
+		else if (!try_device(s, o, &found[i], 0, &err)) {
 			log_info("device: %s, %s: a GPU that has kernels and memory for the model", found[i].name,
 			         found[i].device);
 			return;
@@ -101,25 +109,58 @@ static void choose(struct session *s, const struct host_opts *o)
 	}
 }
 
+enum { LAYERS_MOST = 10000 };
+
+/* "NAME" or "NAME,LAYERS": the device's name, and how many layers it computes; 0: all. */
+static int read_name(const char *text, struct backend_found *f, int *layers, struct err *err)
+{
+	size_t n = strcspn(text, ",");
+	char *end = NULL;
+	long most = text[n] ? strtol(text + n + 1, &end, 10) : 0;
+
+	if (text[n] && (end == text + n + 1 || *end || most < 1 || most > LAYERS_MOST))
+		return err_set(err, E_ARG, "'%s': not a number of layers, 1 to %d", text + n + 1, LAYERS_MOST);
+	if (n >= sizeof f->name)
+		n = sizeof f->name - 1;
+	memcpy(f->name, text, n);
+	*layers = (int)most;
+	return 0;
+}
+
+/* The device that was named, and what it is to compute. */
+static int open_named(struct session *s, const struct host_opts *o, const char *name, const struct backend_opts *cpu,
+                      struct err *err)
+{
+	struct backend_found f = { .memory = SIZE_MAX };
+	int layers = 0, rc = read_name(name, &f, &layers, err);
+
+	if (!rc && layers && !strcmp(f.name, "cpu"))
+		rc = err_set(err, E_ARG, "the processor computes all layers");
+	if (!rc && layers)
+		rc = backends_open(&s->cpu, "cpu", cpu, err);
+	if (!rc)
+		rc = try_device(s, o, &f, layers, err);
+	if (rc)
+		return err_prefix(err, "--device %s", name);
+	s->device_bytes = s->be->memory;
+	log_info("device: %s", s->be->level);
+	return 0;
+}
+
 int device_open(struct session *s, const struct host_opts *o, struct err *err)
 {
 	const char *name = o->device ? o->device : "auto";
 	const struct backend_opts opts = { o->threads ? o->threads : cpu_count(), &o->cpu };
-	struct backend_found f = { 0 };
 	int rc = 0;
 
-	if (!strcmp(name, "auto")) {
+	if (!strcmp(name, "auto"))
 		choose(s, o);
-	} else if (strcmp(name, "cpu")) {
-		snprintf(f.name, sizeof f.name, "%s", name);
-		f.memory = SIZE_MAX;
-		rc = try_device(s, o, &f, err);
-		if (rc)
-			return err_prefix(err, "--device %s", name);
-		s->device_bytes = s->be->memory;
-		log_info("device: %s", s->be->level);
-	}
-	rc = backends_open(&s->cpu, "cpu", &opts, err);
+	else if (strcmp(name, "cpu"))
+		rc = open_named(s, o, name, &opts, err);
+	if (rc)
+		return rc;
+	if (!s->cpu)
+		rc = backends_open(&s->cpu, "cpu", &opts, err);
 	if (!s->be)
 		s->be = s->cpu;
 	return rc;
@@ -136,9 +177,10 @@ void device_close(struct session *s)
 	device_settled(s);
 	if (s->be && s->be != s->cpu)
 		s->be->ops->close(s->be);
-	if (s->cpu)
+	if (s->cpu && !s->divided)
 		s->cpu->ops->close(s->cpu);
 	s->be = s->cpu = NULL;
+	s->divided = false;
 }
 
 void device_describe(struct buf *out, const char *indent)

@@ -413,13 +413,16 @@ int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *e
 	p.work = p.work_cap ? be->ops->alloc(be, p.work_cap) : NULL;
 	p.given = be->ops->alloc(be, given);
 	if (p.logits && p.given && (p.work || !p.work_cap)) {
-		be->ops->rehearse(be);
-		model_run(m, &p, NULL);
-		if (m->shape.head.block) {
-			p.ahead = true;
+		do {
+			be->ops->rehearse(be);
+			p.ahead = false;
 			model_run(m, &p, NULL);
-		}
-		code = be->ops->rehearsed(be, err);
+			if (m->shape.head.block) {
+				p.ahead = true;
+				model_run(m, &p, NULL);
+			}
+			code = be->ops->rehearsed(be, err);
+		} while (code == REHEARSE_AGAIN);
 	} else {
 		code = err_set(err, E_FULL, "no memory for a step of %d rows", rows);
 	}

@@ -1,7 +1,6 @@
 /* store.c - opening a model and finding its tensors; see store.h. */
 #include "store/store.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -324,12 +323,15 @@ static const struct file_map *mapping_of(const struct store *st, const uint8_t *
 	return NULL;
 }
 
-/* As struct placed has it, by a name that says layers.N. */
+/* As struct placed has it: by the first part of the name that is a number. */
 static int layer_in(const char *name)
 {
-	for (const char *at = name; (at = strstr(at, "layers.")); at++)
-		if ((at == name || at[-1] == '.') && isdigit((unsigned char)at[7]))
-			return 1 + (int)strtol(at + 7, NULL, 10);
+	for (const char *at = name; at; at = strchr(at, '.')) {
+		size_t n = strspn(at += *at == '.', "0123456789");
+
+		if (n && n < 6 && at[n] == '.')
+			return 1 + (int)strtol(at, NULL, 10);
+	}
 	return PLACED_NO_LAYER;
 }
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "backend/backends.h"
+#include "backend/split_backend.h"
 #include "far.h"
 #include "quant/choices.h"
-#include "split.h"
 
 struct backend *test_backend_named(const char *name, int threads, enum cpu_level level)
 {
@@ -22,6 +22,8 @@ struct backend *test_backend_named(const char *name, int threads, enum cpu_level
 	if (!strcmp(name, "split"))
 		return split_open(far_open_beside(backend_cpu_open(threads, level)), backend_cpu_open(threads, level),
 		                  2);
+	if (!strncmp(name, "split:", 6))
+		return split_open(test_backend_named(name + 6, threads, level), backend_cpu_open(threads, level), 2);
 	if (!backends_open(&be, name, NULL, &err))
 		return be;
 	fprintf(stderr, "%s\n", err.msg);

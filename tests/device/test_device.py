@@ -84,6 +84,26 @@ class Test(unittest.TestCase):
         self.assertEqual(got, want)
         s.close()
 
+    def test_some_layers(self):
+        """The first layers on the device, the rest on the processor: it goes on from what the processor kept, and begins cold."""
+        said_by = []
+        with tempfile.TemporaryDirectory() as kept:
+            for device in "cpu", DEVICE + ",3":
+                s = self.serve(TINY, device, "--prompt-cache-dir", kept)
+                replies = [s.post(CHAT, a) for a in ASKS]
+                said_by.append([said(r) for r in replies])
+                s.until("all is written", disk_pending=0, disk_queue_bytes=0)
+                if device != "cpu":
+                    self.assertIn("for 3 layers, then", s.text())
+                    for r in replies:
+                        self.assertGreater(r.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+                s.close()
+        s = self.serve(TINY, DEVICE + ",5", "--prompt-cache-bytes", "0")
+        said_by.append([said(s.post(CHAT, a)) for a in ASKS])
+        s.close()
+        self.assertEqual(said_by[1], said_by[0])
+        self.assertEqual(said_by[2], said_by[0])
+
     def test_few_bits(self):
         """Keys and values of 3.5 bits are rotated; the device goes on from what the processor wrote."""
         said_by = []
@@ -170,11 +190,21 @@ class Test(unittest.TestCase):
 
     def test_refusals(self):
         for device, why in ((DEVICE.split(":")[0] + ":15", "15 is asked for"), ("gpu", "none of cpu, cuda:N, opencl:N"),
-                            (DEVICE + ":x", "none of cpu")):
+                            (DEVICE + ":x", "none of cpu"), (DEVICE + ",x", "not a number of layers"),
+                            ("cpu,3", "computes all layers"), ("auto,3", "none of cpu")):
             p = subprocess.run([WEFT, "run", "--device", device, "-p", "x", TINY], capture_output=True, text=True)
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn(why, p.stderr)
             self.assertIn("--device " + device, p.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            ids = os.path.join(folder, "ids")
+            with open(ids, "w") as f:
+                f.write("[1, 2, 3]")
+            for device in DEVICE, DEVICE + ",1":
+                p = subprocess.run([WEFT, "logits", "--device", device, "--ids", ids, "--out", ids + ".out",
+                                    os.path.join(MIXTURE, "../../deepseek_mtp/hf-bf16")], capture_output=True, text=True)
+                self.assertEqual(p.returncode, 1, p.stderr)
+                self.assertRegex(p.stderr, f"--device {device}: .*latent attention")
         p = subprocess.run([WEFT, "run", "--device", DEVICE, "-p", "x", "--lora", "nothing", TINY], capture_output=True,
                            text=True)
         self.assertEqual(p.returncode, 1, p.stderr)

@@ -1,4 +1,4 @@
-/* split.c - see split.h.
+/* split_backend.c - see split_backend.h.
  *
  * Where an operation runs.  An operation that names a view runs where the view's layer lies; one that names a matrix, where
  * the matrix lies; any other, where the operation before it ran.  So forward() need not say which layer it is in.  A model
@@ -12,10 +12,11 @@
  *          projections of its layer lie.  A view that no rehearsal has shown is cut behind its first `layers` layers.
  *   whole  all else: work memory, logits, snapshots.  It has memory in each backend that names it, and one of them holds the
  *          bytes.  An operation of the other brings them over first; of work memory, those that the pass has in use.  A pass
- *          so moves its activations once at each boundary.  Snapshots go back to `rest` when the pass ends.
+ *          so moves its activations once at each boundary.  Of a snapshot that a pass makes each side writes the part of
+ *          its layers; when the pass ends, `rest` gets it all.
  *
  * Each backend has a pass of its own, with views of its layers alone. */
-#include "split.h"
+#include "backend/split_backend.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -53,13 +54,16 @@ struct range {
 
 struct split {
 	struct backend be;
+	struct backend_ops ops;
 	struct backend *of[SIDES];
 	int layers;
 	char level[200], arithmetic[80];
 	struct area **area; /* [n_area] by address */
 	struct range *range;
 	int n_area, cap_area, n_range, cap_range;
-	bool learning; /* in a rehearsal, in which nothing is computed */
+	bool rehearsing; /* a side without rehearsals does nothing */
+	bool learning;   /* in a rehearsal in which neither side does anything */
+	bool learnt;     /* the next rehearsal is the sides' */
 
 	/* The pass that has begun, and as each side knows it. */
 	const struct pass *pass;
@@ -329,7 +333,7 @@ static int side_of_placed(const struct split *s, const struct placed *v)
 	return !v->layer ? STAY : v->layer <= s->layers ? FIRST : REST;
 }
 
-/* The side that has the matrix; STAY: both, or nobody placed it. */
+/* The side that has the matrix; STAY: both, or it was not placed. */
 static int matrix(const struct pass *p, const struct weight *w)
 {
 	const struct split *s = split_of(p->be);
@@ -579,13 +583,41 @@ static const struct kv_view *kv_pass(struct split *s, const struct kv_view *v, i
 
 static void split_rehearse(struct backend *be)
 {
-	split_of(be)->learning = true;
+	struct split *s = split_of(be);
+
+	for (int k = 0; k < SIDES && s->learnt; k++)
+		if (s->of[k]->ops->rehearse)
+			s->of[k]->ops->rehearse(s->of[k]);
+	s->rehearsing = true;
+	s->learning = !s->learnt;
 }
 
+/* A model rehearses twice where a side rehearses, which needs to know where all layers lie. */
 static int split_rehearsed(struct backend *be, struct err *err)
 {
-	split_of(be)->learning = false;
-	return 0;
+	struct split *s = split_of(be);
+	int rc = 0;
+
+	s->rehearsing = s->learning = false;
+	if (!s->learnt) {
+		s->learnt = s->of[FIRST]->ops->rehearsed || s->of[REST]->ops->rehearsed;
+		return s->learnt ? REHEARSE_AGAIN : 0;
+	}
+	s->learnt = false;
+	for (int k = 0; k < SIDES; k++) {
+		struct err own;
+		int code = s->of[k]->ops->rehearsed ? s->of[k]->ops->rehearsed(s->of[k], &own) : 0;
+
+		if (code && !rc) {
+			rc = code;
+			*err = own;
+		}
+	}
+	if (!rc && look(s)) {
+		*err = s->be.failed;
+		rc = err->code;
+	}
+	return rc;
 }
 
 static void learn(struct split *s, const struct pass *p)
@@ -636,15 +668,30 @@ static int split_begin(struct pass *p)
 	return rc ? look(s) : s->be.failed.code;
 }
 
-/* Snapshots of the pass go back to REST. */
-static void bring_back(struct split *s, const struct state_view *v)
+/* The first layers' part of what the pass kept joins the rest of it. */
+static void join_kept(struct split *s, float *p, size_t floats)
 {
+	struct area *a = area_of(s, p);
+	size_t at = a ? (size_t)((uint8_t *)p - a->p) : 0;
+	uint8_t *to = a ? memory(s, a, REST, a->bytes) : NULL;
+
+	if (!to || !a->mem[FIRST])
+		return;
+	carry(s, FIRST, a->mem[FIRST] + at, REST, to + at, floats * sizeof(float));
+	a->at = REST;
+}
+
+static void join_snapshots(struct split *s, const struct state_view *v)
+{
+	for (int i = 0; v && i < v->n_keep; i++) {
+		size_t first = (size_t)state_area(s, v)->first;
+
+		join_kept(s, v->keep[i].s, first * state_floats(&v->shape));
+		join_kept(s, v->keep[i].tail, first * state_tail_floats(&v->shape));
+	}
 	for (int i = 0; v && i < v->n_keep; i++) {
 		struct area *a[] = { area_of(s, v->keep[i].s), area_of(s, v->keep[i].tail) };
 
-		for (int n = 0; n < 2; n++)
-			if (a[n] && a[n]->at == FIRST)
-				bring(s, a[n], REST, a[n]->bytes);
 		for (int n = 0; n < 2; n++)
 			if (a[n])
 				give_back(s, a[n], FIRST);
@@ -661,8 +708,8 @@ static int split_end(struct pass *p)
 		if (s->of[k]->ops->end && s->q[k].be)
 			s->of[k]->ops->end(&s->q[k]);
 	if (!look(s)) {
-		bring_back(s, p->state);
-		bring_back(s, p->past);
+		join_snapshots(s, p->state);
+		join_snapshots(s, p->past);
 	}
 	return look(s);
 }
@@ -677,7 +724,7 @@ static struct split *go(struct pass *p, int side)
 	assert(s->pass == p && "an operation of a pass that has not begun");
 	s->now = side == STAY ? s->now : side;
 	s->high = p->work_used > s->high ? p->work_used : s->high;
-	return s->learning ? NULL : s;
+	return s->learning || (s->rehearsing && !s->of[s->now]->ops->rehearse) ? NULL : s;
 }
 
 /* The side of a layer of a view, in a rehearsal, in which it is learned. */
@@ -723,10 +770,6 @@ static const struct state_view *state_view_there(struct split *s, const struct s
 	if (!view)
 		return NULL;
 	assert(which || view == s->pass->state);
-	for (int i = 0; i < view->n_keep; i++) {
-		at(s, view->keep[i].s);
-		at(s, view->keep[i].tail);
-	}
 	*layer -= s->now == FIRST ? 0 : state_area(s, view)->first;
 	return &s->state[s->now][which];
 }
@@ -1235,8 +1278,11 @@ struct backend *split_open(struct backend *first, struct backend *rest, int laye
 	s->bounce = xmalloc(BOUNCE);
 	snprintf(s->level, sizeof s->level, "%.90s for %d layers, then %.60s", first->level, layers, rest->level);
 	snprintf(s->arithmetic, sizeof s->arithmetic, "%s %d %s", first->arithmetic, layers, rest->arithmetic);
+	s->ops = split_ops;
+	s->ops.adapts = first->ops->adapts &&
+	                rest->ops->adapts; /* both have an adapter's matrices, which are of no layer */
 	s->be = (struct backend){
-		.ops = &split_ops,
+		.ops = &s->ops,
 		.arithmetic = strcmp(first->arithmetic, rest->arithmetic) != 0 ? s->arithmetic : first->arithmetic,
 		.order = rest->order,
 		.level = s->level,
