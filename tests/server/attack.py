@@ -197,8 +197,12 @@ class Attack:
             r = s.post(CHAT, body)
             assert r.status in (200, 400, 413), (r.status, r.text()[:300])
             s.alive()
-        # Tools are written twice, and count so; that is said.
         r = s.post(CHAT, chat(tools=tools(60000, {"type": "object"})))
+        assert r.status == 400 and "too many parts" in r.error()["message"], r.text()[:300]
+        # JSON inside of strings counts with the body's; that is said.
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":[' + "{}," * 190000 + "1]}"}}
+        r = s.post(CHAT, {"max_tokens": 4, "messages": [
+            {"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call] * 5}, {"role": "user", "content": "y"}]})
         assert r.status == 400 and "JSON values" in r.error()["message"], r.text()[:300]
         # A choice that crosses every growth of its automaton is still one that can be chosen.
         r = s.post(CHAT, chat(guided_choice=["z" * 200], max_tokens=300))
