@@ -18,7 +18,7 @@
 #include "store/safetensors.h"
 
 static const float TOLERANCE = 1e-3f;
-enum { LONG_MAX = 700 };
+enum { PROMPT_MOST = 700 };
 
 /* Beside golden_family: more shapes of families that are in it. */
 static const char *const more_shapes[] = { "qwen3_5_vl",
@@ -132,12 +132,12 @@ static float greedy(struct driver *d, const struct golden *g, const float *last_
 static void run(struct driver *d, const char *folder, const char *name, bool longer, struct result *r)
 {
 	static const int ones[] = { 1 }, mixed[] = { 1, 7, 64 };
-	float *got = xmalloc((size_t)LONG_MAX * (size_t)d->vocab * sizeof *got);
+	float *got = xmalloc((size_t)PROMPT_MOST * (size_t)d->vocab * sizeof *got);
 	struct golden g;
 	char path[4300];
 
 	snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
-	if (golden_open(&g, path, 0) || g.vocab != d->vocab || g.n_prompt > LONG_MAX) {
+	if (golden_open(&g, path, 0) || g.vocab != d->vocab || g.n_prompt > PROMPT_MOST) {
 		printf("%s: unusable\n", path);
 		exit(1);
 	}
@@ -172,7 +172,7 @@ static int check_as(const char *model, const char *folder, const char *vectors, 
 		                 .level = cpu_detect(),
 		                 .slots = 1,
 		                 .ctx_max = 1024,
-		                 .step_rows = LONG_MAX,
+		                 .step_rows = PROMPT_MOST,
 		                 .tape_rows = 0 };
 	struct err err;
 	struct driver d;
