@@ -506,7 +506,7 @@ struct grid_rope {
 	bool halves;
 };
 
-enum { REHEARSE_AGAIN = -1 };
+enum { REHEARSE_AGAIN = -1 }; /* of rehearsed() */
 
 struct backend_ops {
 	const char *name;
@@ -555,7 +555,8 @@ struct backend_ops {
 	 * nothing: their operations bring over what they name and compile what they need, and rehearsed reports the first that
 	 * the backend cannot compute.  A model rehearses when it is opened, with a step of the most rows, so that it is refused
 	 * then, and not in the middle of an answer.  Tables of the views are not read.
-	 * rehearsed: REHEARSE_AGAIN: all of that once more, now that it is known where layers lie; 0; E_UNSUPPORTED, with the operation and why; E_FULL: what it names does not fit; E_DEVICE. */
+	 * rehearsed: 0; REHEARSE_AGAIN: the model rehearses once more, now that the backend knows where its layers lie;
+	 * E_UNSUPPORTED, with the operation and why; E_FULL: what it names does not fit; E_DEVICE. */
 	void (*rehearse)(struct backend *);
 	int (*rehearsed)(struct backend *, struct err *);
 

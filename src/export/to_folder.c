@@ -55,7 +55,8 @@ static bool ends(const char *s, const char *with)
 	return n >= w && !strcmp(s + n - w, with);
 }
 
-/* Small, and one bit of it sends a token elsewhere; or all that a layer reads and gives hangs on it. */
+/* Stays as it is: routers, where one bit sends a token to another expert, and gates of residual streams, which scale all
+ * that a layer reads and writes. */
 static bool stays(const char *name)
 {
 	static const char *const end[] = { ".gate.weight",       ".router.weight", "shared_expert_gate.weight",

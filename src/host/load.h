@@ -77,7 +77,7 @@ struct session {
 /* MODEL as it was asked for, or WEFT_MODEL, or the bundled one of the
  * program: ../share/weft/models/weft-tiny, or ../models/weft-tiny in a tree. */
 int model_name(const struct host_opts *o, struct buf *out, struct err *err);
-/* Whether that is the bundled one, because none was named. */
+/* Is that the bundled model, because none was named? */
 bool model_is_bundled(const struct host_opts *o);
 
 /* The store of that model, with the tower that --mmproj names or that is next to it. */

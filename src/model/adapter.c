@@ -108,7 +108,7 @@ static int by_weight(const void *x, const void *y)
 	return a->of < b->of ? -1 : a->of > b->of;
 }
 
-/* Has a backend with memory of its own bring the matrices over. */
+/* A backend with memory of its own copies the matrices to it. */
 static int bring(struct adapter_own *o, struct model *m, struct err *err)
 {
 	const struct adapter_mix mix = { 1, { { &o->a, 1 } } };

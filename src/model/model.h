@@ -148,8 +148,8 @@ int model_bind_head(struct model **out, const struct model *of, struct store *st
 bool model_only_head(const struct store *st);
 int model_attach(struct model *m, struct backend *be, const struct model_opts *opts, struct err *err);
 
-/* Rehearses a step of the most rows of a sequence with these adapters, NULL: none; of a backend that
- * rehearses (backend.h), before the first pass, and not in one.  E_UNSUPPORTED: an operation that the backend has not; E_FULL; E_DEVICE. */
+/* Rehearses a step of the most rows of a sequence with these adapters; NULL: without any.  Only where the backend
+ * rehearses (backend.h), and not during a pass.  E_UNSUPPORTED: the backend lacks an operation; E_FULL; E_DEVICE. */
 int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *err);
 
 /* Computes a pass, whose tables are set and for whose spans the caches have begun a step (caches_begin): the one way into

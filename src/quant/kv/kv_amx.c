@@ -70,7 +70,7 @@ INLINE void lay_asking(uint8_t *to, const struct kv_segment *seg, int n, int dim
 				__m512i x = seen[0] ? _mm512_loadu_si512(a) : _mm512_setzero_si512();
 				__m512i y = seen[1] ? _mm512_loadu_si512(b) : _mm512_setzero_si512();
 
-				if (next) {
+				if (next) { /* half of it; the last product takes the rest */
 					kv_ask(next, k % (2 * BLOCK) ? 2 : 0);
 				} else {
 					_mm_prefetch((const char *)a + AHEAD, _MM_HINT_T0);
