@@ -1,7 +1,7 @@
 /* split_backend.c - see split_backend.h.
  *
- * Where an operation runs.  An operation that names a view runs where the view's layer lies; one that names a matrix, where
- * the matrix lies; any other, where the operation before it ran.  So forward() need not say which layer it is in.  A model
+ * Operations.  An operation that names a view runs where the view's layer lies; one that names a matrix, where the matrix
+ * lies; any other, where the operation before it ran.  So forward() need not say which layer it is in.  A model
  * places its matrices with the number of their layer (struct placed); vectors are small and lie in both backends.
  *
  * Memory.  alloc() gives addresses without memory (struct area).  Areas are of two kinds:
@@ -216,7 +216,8 @@ static uint8_t *bring(struct split *s, struct area *a, int k, size_t n)
 	return to;
 }
 
-/* Where a side has what an operation of it is given: memory, or what models placed. */
+/* Returns the address on the side that computes now of memory of alloc(), whose bytes are brought there first.  Pointers to
+ * what models placed are returned as they are: they name it on both sides. */
 static void *at(struct split *s, const void *p)
 {
 	struct area *a = area_of(s, p);
@@ -535,7 +536,7 @@ static void state_there(const struct split *s, struct state_view *to, const stru
 	to->tape = state_memory(s, v->tape, k);
 }
 
-/* Where a side has a copy's numbers of its first layer; `each` of one layer. */
+/* Returns the address in a snapshot, on side k, of the numbers of the first layer that lies there; a layer has `each`. */
 static float *kept_there(struct split *s, float *p, int k, int first, size_t each)
 {
 	struct area *a = area_of(s, p);
@@ -776,7 +777,7 @@ static const struct state_view *state_view_there(struct split *s, const struct s
 
 /* ---- operations ---- */
 
-/* What s is given, where its side has it. */
+/* Replaces an argument of an operation with its address on the side that computes. */
 #define HERE(x) ((x) = at(s, (x)))
 #define CALL(op, ...)                                                       \
 	do {                                                                \

@@ -13,7 +13,7 @@
 
 /* Wraps inner and owns it: close() closes both. */
 struct backend *far_open(struct backend *inner);
-/* The same, but what models place stays as it is on the host, where another backend reads it as well. */
+/* A far backend that leaves what models place readable on the host, so that another backend can read it too. */
 struct backend *far_open_beside(struct backend *inner);
 /* Makes the device of a far backend fail in the calls-th begin, end or read from now, and in all later ones: E_DEVICE.
  * Operations do nothing from then on. */

@@ -94,7 +94,7 @@ static void lives(struct pair *p)
 		printf("alike    %s\n", p->folder);
 }
 
-/* The same adapters of either model: the first sequence has one, the second both. */
+/* Two adapters, made for the processor's model and for the device's.  The first sequence uses one of them, the second both. */
 struct adapted {
 	struct adapter *of[2];
 	struct adapter_mix mix[2];

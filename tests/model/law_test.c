@@ -382,8 +382,8 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, const
 		adapt(r);
 }
 
-/* The same bits over another backend: where the host's weights, vectors and tables cannot be read (far.h), or two backends share
- * the layers (split_backend.h).  stride: of the places at which it is resumed; 0: it is not. */
+/* Compares another backend with the processor bit for bit: one that cannot read the host's weights, vectors and tables (far.h),
+ * or two that share the layers (split_backend.h).  stride: of the places at which it is resumed; 0: it is not. */
 static void over(struct run *r, enum cpu_level level, const char *device, int stride)
 {
 	static const int size[] = { 7, 64, 1, 40 };

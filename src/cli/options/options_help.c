@@ -153,8 +153,8 @@ void help_item(const char *name, const char *what)
 	wrapped(what, indent, indent, width);
 }
 
-/* Where the line of a shell at p may end: before the last option that leaves room for " \\", else after the last word; quotes
- * kept whole; at least one word.  Returns bytes. */
+/* Bytes of the first line of the shell command p[0..n) when it is broken to `room` columns: it ends before the last option that
+ * leaves room for " \\", else after the last word that fits.  Quoted text is kept whole; a line has at least one word. */
 static int shell_line(const char *p, int n, int room)
 {
 	int best = 0, option = 0;

@@ -11,7 +11,7 @@ struct spelling {
 	const char *from, *to;
 };
 
-/* What a name begins with, up to a full stop or its end; the first that fits. */
+/* Beginnings of names, which end at a full stop or with the name.  The first that matches counts. */
 static const struct spelling top[] = {
 	{ "embed_tokens", "embed" },
 	{ "lm_head", "head" },
@@ -27,7 +27,7 @@ static const struct spelling top[] = {
 	{ NULL, NULL },
 };
 
-/* Behind layers.N. */
+/* Beginnings of what follows "layers.N." in a name. */
 static const struct spelling layer[] = {
 	{ "input_layernorm", "attn_norm" },
 	{ "post_attention_layernorm", "ffn_norm" },
@@ -277,7 +277,7 @@ static int rewrite(const struct json *config, struct buf *out, struct err *err)
 	return code;
 }
 
-/* Is anything of it not as DeepSeek writes it? */
+/* Has the config members that DeepSeek does not write, or does it lack some that DeepSeek writes? */
 static bool differs(const struct json *config)
 {
 	static const char *const own[] = { "compress_ratios", "num_hash_layers", "qk_rope_head_dim" };
