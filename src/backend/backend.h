@@ -239,7 +239,7 @@ struct state_shape {
 };
 struct state_keep {
 	int item, row;   /* rows of the item before the copy, 0 < row <= n - n_draft */
-	float *s, *tail; /* [layer][...] like those of one slot; backend memory */
+	float *s, *tail; /* [layer][...] like those of one slot; backend memory; NULL where the shape has none */
 };
 struct state_view {
 	struct state_shape shape;

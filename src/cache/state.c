@@ -305,8 +305,8 @@ static int state_foresee(struct cache *c, const struct span *sp, int item, int p
 	keep = &st->keep[st->view.n_keep++];
 	keep->item = item;
 	keep->row = pos - sp[item].pos;
-	keep->s = (float *)s->data;
-	keep->tail = (float *)(s->data + st->part[0].bytes);
+	keep->s = st->part[0].bytes ? (float *)s->data : NULL;
+	keep->tail = st->part[1].bytes ? (float *)(s->data + st->part[0].bytes) : NULL;
 	return 0;
 }
 

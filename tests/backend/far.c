@@ -395,10 +395,25 @@ static struct state_view rates_over(struct far *f, const struct state_view *view
 	return to;
 }
 
+/* p[n] is memory of one allocation; without floats p is NULL. */
+static void check_room(const struct far *f, const float *p, size_t n)
+{
+	const uint8_t *from = (const uint8_t *)p, *to = (const uint8_t *)(p + n);
+	bool inside = false;
+
+	for (int i = 0; i < f->n && !inside; i++)
+		inside = from >= f->area[i].p && to <= f->area[i].p + f->area[i].bytes;
+	assert(n ? inside : !p);
+}
+
 static void state_tables_over(struct far *f, struct state_view *to, const struct state_view *view)
 {
 	if (!view)
 		return;
+	for (int i = 0; i < view->n_keep; i++) {
+		check_room(f, view->keep[i].s, (size_t)view->shape.layers * state_floats(&view->shape));
+		check_room(f, view->keep[i].tail, (size_t)view->shape.layers * state_tail_floats(&view->shape));
+	}
 	*to = rates_over(f, view);
 	to->owed = table_over(f, to->owed, (size_t)to->slots, sizeof *to->owed);
 	to->still = table_over(f, to->still, (size_t)to->slots, sizeof *to->still);
