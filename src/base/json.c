@@ -730,13 +730,27 @@ struct json *json_copy(const struct json *j)
 	return out;
 }
 
+/* json-c's copy would refuse containers that have more owners. */
 struct json *json_copy_whole(const struct json *j)
 {
-	struct json_object *out = NULL;
+	struct json_cursor c = json_first(j);
+	enum json_kind kind = json_kind(j);
+	struct json_object *leaf = NULL;
+	const struct json *v;
+	struct json *out;
+	const char *key;
 
-	if (!is_null(j) && json_object_deep_copy(raw(j), &out, NULL))
-		fault_no_memory();
-	return (struct json *)(uintptr_t)present(out);
+	if (kind != JSON_ARRAY && kind != JSON_OBJECT) {
+		if (!is_null(j) && json_object_deep_copy(raw(j), &leaf, NULL))
+			fault_no_memory();
+		return (struct json *)(uintptr_t)present(leaf);
+	}
+	out = kind == JSON_ARRAY ? json_new_array() : json_new_object();
+	for (size_t i = 0; kind == JSON_ARRAY && i < json_len(j) && allowance_spend(1); i++)
+		json_add(out, json_copy_whole(json_at(j, i)));
+	while (json_next(&c, &key, &v) && allowance_spend(1))
+		json_set(out, key, json_copy_whole(v));
+	return out;
 }
 
 void json_set(struct json *object, const char *key, struct json *value)

@@ -83,7 +83,7 @@ struct json *json_share(const struct json *j);
 /* An object or array of its own with the members of j, which are shared.  Under an allowance that says no, some are
  * missing, as of a text. */
 struct json *json_copy(const struct json *j);
-/* A value that shares nothing with j: for what other threads read too. */
+/* A value that shares nothing with j: for what other threads read too.  As json_copy under an allowance. */
 struct json *json_copy_whole(const struct json *j);
 /* Each takes value over.  A member that is there already keeps its place. */
 void json_set(struct json *object, const char *key, struct json *value);

@@ -321,7 +321,7 @@ static void test_json_values(void **state)
 static void test_json_building(void **state)
 {
 	struct json *j = parse("{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":2,\"c\":[[7]]}");
-	struct json *own = json_copy(j), *list = json_new_array();
+	struct json *own = json_copy(j), *list = json_new_array(), *shared, *whole;
 	struct allowance w;
 	struct buf b;
 
@@ -341,7 +341,15 @@ static void test_json_building(void **state)
 	json_free(list);
 	json_put(&b, j);
 	assert_string_equal(b.p, "{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":2,\"c\":[[7]]}");
+	/* j's containers have, or had, other owners, which a copy of the whole has not. */
+	shared = json_share(json_get(j, "a"));
+	whole = json_copy_whole(j);
+	json_free(shared);
+	buf_reset(&b);
 	json_free(j);
+	json_put(&b, whole);
+	assert_string_equal(b.p, "{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":2,\"c\":[[7]]}");
+	json_free(whole);
 	allowance_end();
 	allowance_settle(&w);
 	buf_fini(&b);

@@ -1,14 +1,16 @@
 /* api_ollama.c - ollama's API: /api/chat, /api/generate, /api/tags, /api/show, /api/ps, /api/version.
  *
- * Programs that look for ollama find the one model that is served.  A body is rewritten to that of a chat completion
- * and read as one; replies are objects, one to a line. */
+ * Programs that look for ollama find the one model that is served.  A body becomes that of a chat completion, which
+ * shares its values, and is read as one; replies are objects, one to a line. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/allowance.h"
 #include "base/clock.h"
 #include "base/digest.h"
 #include "server/chat/chat.h"
+#include "server/chat/messages.h"
 #include "server/api/complete.h"
 #include "server/inside.h"
 #include "server/routes.h"
@@ -63,46 +65,31 @@ static const struct field machine_fields[] = {
 	{ NULL },
 };
 
-static void put_member(struct buf *out, const char *name, const struct json *v)
-{
-	buf_puts(out, out->n > 1 ? "," : "");
-	json_put_cstr(out, name);
-	buf_putc(out, ':');
-	json_put(out, v);
-}
-
-static void put_text_member(struct buf *out, const char *name, const char *text)
-{
-	buf_puts(out, out->n > 1 ? "," : "");
-	json_put_cstr(out, name);
-	buf_printf(out, ":%s", text);
-}
-
 /* Text and a list of images in base64 as the parts of a message's content. */
-static void put_seen(struct buf *out, const struct json *text, const struct json *images)
+static struct json *seen_parts(const struct json *text, const struct json *images)
 {
-	buf_puts(out, "[{\"type\":\"text\",\"text\":");
-	if (json_kind(text) == JSON_STRING)
-		json_put(out, text);
-	else
-		buf_puts(out, "\"\"");
-	buf_putc(out, '}');
-	for (size_t i = 0; i < json_len(images); i++) {
-		buf_puts(out, ",{\"type\":\"image\",\"image\":");
-		json_put(out, json_at(images, i));
-		buf_putc(out, '}');
+	struct json *parts = json_new_array(), *part = json_new_object();
+
+	json_set_str(part, "type", "text", 4);
+	json_set(part, "text", json_kind(text) == JSON_STRING ? json_share(text) : json_new_str("", 0));
+	json_add(parts, part);
+	for (size_t i = 0; i < json_len(images) && allowance_spend(1); i++) {
+		part = json_new_object();
+		json_set_str(part, "type", "image", 5);
+		json_set(part, "image", json_share(json_at(images, i)));
+		json_add(parts, part);
 	}
-	buf_putc(out, ']');
+	return parts;
 }
 
-/* A message: its thought under the other name, its images as parts of its content. */
-static int put_message(const struct json *m, size_t i, struct buf *out, struct problem *p)
+/* Adds a message: its thought under the other name, its images as parts of its content. */
+static int add_message(const struct json *m, size_t i, struct json *list, struct problem *p)
 {
 	struct json_cursor c = json_first(m);
-	const struct json *v;
+	const struct json *v, *images = json_get(m, "images");
+	struct json *out;
 	const char *key;
 	char at[60];
-	struct buf own, seen;
 	int r;
 
 	snprintf(at, sizeof at, "messages[%zu]", i);
@@ -112,77 +99,58 @@ static int put_message(const struct json *m, size_t i, struct buf *out, struct p
 	    (r = field_takes(m, at, "thinking", TAKES_STRING, p)) ||
 	    (r = field_takes(m, at, "tool_name", TAKES_STRING, p)))
 		return r;
-	buf_init(&own);
-	buf_init(&seen);
-	put_seen(&seen, json_get(m, "content"), json_get(m, "images"));
-	buf_putc(&own, '{');
-	while (json_next(&c, &key, &v)) {
+	out = json_new_object();
+	while (json_next(&c, &key, &v) && allowance_spend(1)) {
 		if (!strcmp(key, "thinking"))
-			put_member(&own, "reasoning_content", v);
+			json_set(out, "reasoning_content", json_share(v));
 		else if (!strcmp(key, "tool_name"))
-			put_member(&own, "name", v);
-		else if (!strcmp(key, "content") && json_len(json_get(m, "images")))
-			put_text_member(&own, key, seen.p);
+			json_set(out, "name", json_share(v));
+		else if (!strcmp(key, "content") && json_len(images))
+			json_set(out, key, seen_parts(v, images));
 		else if (strcmp(key, "images"))
-			put_member(&own, key, v);
+			json_set(out, key, json_share(v));
 	}
-	buf_putc(&own, '}');
-	buf_put(out, own.p, own.n);
-	buf_fini(&own);
-	buf_fini(&seen);
+	json_add(list, out);
 	return 0;
 }
 
-static int put_messages(const struct json *body, struct buf *out, struct problem *p)
+static int set_messages(const struct json *body, struct json *out, struct problem *p)
 {
 	const struct json *messages = json_get(body, "messages");
-	struct buf list;
+	struct json *list;
 	int r = 0;
 
 	if (json_kind(messages) != JSON_ARRAY)
 		return field_wrong(p, "messages", "an array of messages", messages);
-	buf_init(&list);
-	buf_putc(&list, '[');
-	for (size_t i = 0; i < json_len(messages) && !r; i++) {
-		if (i)
-			buf_putc(&list, ',');
-		r = put_message(json_at(messages, i), i, &list, p);
-	}
-	buf_putc(&list, ']');
-	put_text_member(out, "messages", list.p);
-	buf_fini(&list);
+	list = json_new_array();
+	for (size_t i = 0; i < json_len(messages) && !r && allowance_spend(1); i++)
+		r = add_message(json_at(messages, i), i, list, p);
+	json_set(out, "messages", list);
 	return r;
 }
 
 /* /api/generate: what it says is one message of the user. */
-static void put_question(const struct json *body, struct buf *out)
+static void set_question(const struct json *body, struct json *out)
 {
-	const struct json *system = json_get(body, "system"), *prompt = json_get(body, "prompt");
-	struct buf list;
+	const struct json *system = json_get(body, "system"), *prompt = json_get(body, "prompt"),
+			  *images = json_get(body, "images");
+	struct json *list = json_new_array(), *user = message_new("user", "", 0);
 	size_t n = 0;
+	const char *s = json_str(system, &n);
 
-	buf_init(&list);
-	buf_putc(&list, '[');
-	if (json_str(system, &n) && n) {
-		buf_puts(&list, "{\"role\":\"system\",\"content\":");
-		json_put(&list, system);
-		buf_puts(&list, "},");
-	}
-	buf_puts(&list, "{\"role\":\"user\",\"content\":");
-	if (json_len(json_get(body, "images")))
-		put_seen(&list, prompt, json_get(body, "images"));
+	if (s && n)
+		json_add(list, message_new("system", s, n));
+	if (json_len(images))
+		json_set(user, "content", seen_parts(prompt, images));
 	else if (json_kind(prompt) == JSON_STRING)
-		json_put(&list, prompt);
-	else
-		buf_puts(&list, "\"\"");
-	buf_puts(&list, "}]");
-	put_text_member(out, "messages", list.p);
-	buf_fini(&list);
+		json_set(user, "content", json_share(prompt));
+	json_add(list, user);
+	json_set(out, "messages", list);
 }
 
-static int put_format(const struct json *format, struct buf *out, struct problem *p)
+static int set_format(const struct json *format, struct json *out, struct problem *p)
 {
-	struct buf b;
+	struct json *form;
 	size_t n = 1;
 	const char *s = json_str(format, &n);
 
@@ -190,27 +158,26 @@ static int put_format(const struct json *format, struct buf *out, struct problem
 		return 0;
 	if ((!s || strcmp(s, "json")) && json_kind(format) != JSON_OBJECT)
 		return field_wrong(p, "format", "\"json\" or a JSON schema, as an object", format);
-	buf_init(&b);
-	if (s && !strcmp(s, "json")) {
-		put_text_member(out, "response_format", "{\"type\":\"json_object\"}");
-	} else {
-		json_put(&b, format);
-		put_text_member(out, "json_schema", b.p);
+	if (!s) {
+		json_set(out, "json_schema", json_share(format));
+		return 0;
 	}
-	buf_fini(&b);
+	form = json_new_object();
+	json_set_str(form, "type", "json_object", 11);
+	json_set(out, "response_format", form);
 	return 0;
 }
 
-static int put_think(const struct json *think, struct warnings *w, struct buf *out, struct problem *p)
+static int set_think(const struct json *think, struct warnings *w, struct json *out, struct problem *p)
 {
 	bool yes = false;
 	size_t n;
 
 	if (json_str(think, &n)) {
 		warnings_rename(w, "reasoning_effort", "think");
-		put_member(out, "reasoning_effort", think);
+		json_set(out, "reasoning_effort", json_share(think));
 	} else if (!json_to_bool(think, &yes))
-		put_text_member(out, "reasoning_effort", yes ? "\"high\"" : "\"none\"");
+		json_set_str(out, "reasoning_effort", yes ? "high" : "none", 4);
 	else if (json_kind(think) != JSON_NULL)
 		return field_wrong(p, "think", "true, false or an effort", think);
 	return 0;
@@ -240,33 +207,30 @@ static bool has_suffix(const struct json *body)
 }
 
 /* Copies the fields that need the template, which read_raw refuses or ignores by name. */
-static void put_wishes_of_raw(const struct json *body, struct buf *out)
+static void set_wishes_of_raw(const struct json *body, struct json *out)
 {
 	static const char *const names[] = { "system", "images", "think" };
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (json_kind(json_get(body, names[i])) != JSON_NULL)
-			put_member(out, names[i], json_get(body, names[i]));
+			json_set(out, names[i], json_share(json_get(body, names[i])));
 }
 
-void ollama_put_model(const struct json *model, struct buf *out)
+struct json *ollama_body_new(const struct json *body)
 {
 	static const char latest[] = ":latest";
 	size_t n = 0, len = sizeof latest - 1;
-	const char *s = json_str(model, &n);
-	struct buf b;
+	const char *s = json_str(json_get(body, "model"), &n);
+	struct json *out = json_new_object();
 
-	if (!s)
-		return;
-	buf_init(&b);
-	json_put_str(&b, s, n > len && !memcmp(s + n - len, latest, len) ? n - len : n);
-	put_text_member(out, "model", b.p);
-	buf_fini(&b);
+	if (s)
+		json_set_str(out, "model", s, n > len && !memcmp(s + n - len, latest, len) ? n - len : n);
+	return out;
 }
 
-/* The body as that of a chat completion, or (raw) of a completion. */
-static int rewrite(const struct json *body, bool generate, bool raw, struct warnings *w, struct buf *out,
-                   struct problem *p)
+/* Sets the members of the body of a chat completion, or (raw) of a completion, that asks for the same as body. */
+static int translate(const struct json *body, bool generate, bool raw, struct warnings *w, struct json *out,
+                     struct problem *p)
 {
 	const struct json *options, *v;
 	struct json_cursor c;
@@ -277,28 +241,24 @@ static int rewrite(const struct json *body, bool generate, bool raw, struct warn
 	if ((r = field_value(body, "options", JSON_OBJECT, &options, p)) || (r = check_options(options, p)) ||
 	    (r = field_bool(body, "stream", &stream, p)))
 		return r;
-	buf_putc(out, '{');
-	ollama_put_model(json_get(body, "model"), out);
 	if (raw) {
-		put_member(out, "prompt", json_get(body, "prompt"));
+		json_set(out, "prompt", json_share(json_get(body, "prompt")));
 		if (has_suffix(body))
-			put_member(out, "suffix", json_get(body, "suffix"));
-		put_wishes_of_raw(body, out);
+			json_set(out, "suffix", json_share(json_get(body, "suffix")));
+		set_wishes_of_raw(body, out);
 	} else if (generate) {
-		put_question(body, out);
-	} else if ((r = put_messages(body, out, p))) {
+		set_question(body, out);
+	} else if ((r = set_messages(body, out, p))) {
 		return r;
 	}
 	if (json_kind(json_get(body, "tools")) != JSON_NULL)
-		put_member(out, "tools", json_get(body, "tools"));
-	put_text_member(out, "stream", stream ? "true" : "false");
-	if ((r = put_format(json_get(body, "format"), out, p)) ||
-	    (!raw && (r = put_think(json_get(body, "think"), w, out, p))))
+		json_set(out, "tools", json_share(json_get(body, "tools")));
+	json_set_bool(out, "stream", stream);
+	if ((r = set_format(json_get(body, "format"), out, p)) ||
+	    (!raw && (r = set_think(json_get(body, "think"), w, out, p))))
 		return r;
-	if (options)
-		for (c = json_first(options); json_next(&c, &key, &v);)
-			put_member(out, key, v);
-	buf_putc(out, '}');
+	for (c = json_first(options); json_next(&c, &key, &v) && allowance_spend(1);)
+		json_set(out, key, json_share(v));
 	return 0;
 }
 
@@ -355,32 +315,28 @@ static int read_any(struct generation *g, struct json *body, bool generate, stru
 	static const struct field *const talk[] = { talk_fields, ollama_fields, NULL };
 	static const struct field *const text[] = { generate_fields, ollama_fields, NULL };
 	static const struct field *const tables[] = { machine_fields, chat_fields, form_fields, params_fields, NULL };
-	struct json *meant = NULL;
+	struct json *meant;
 	bool raw = false;
-	struct buf b;
 	int r;
 
 	if (!(body = body_check(body, generate ? text : talk, &g->params.warnings, p)))
 		return p->status;
-	buf_init(&b);
+	meant = ollama_body_new(body);
 	if (asks_nothing(body, generate)) {
-		buf_putc(&b, '{');
-		ollama_put_model(json_get(body, "model"), &b);
-		buf_putc(&b, '}');
-		g->body = json_parse(b.p, b.n, 0, NULL);
+		g->body = meant;
 		r = model_read(g, g->body, p);
 	} else if (!generate || !(r = field_bool(body, "raw", &raw, p))) {
 		/* The answer to a suffix is between two texts, which no template frames. */
 		raw |= generate && has_suffix(body);
-		if (!(r = rewrite(body, generate, raw, &g->params.warnings, &b, p)) &&
-		    !(meant = body_parse(b.p, b.n, p)))
-			r = p->status;
-		if (!r)
+		if ((r = translate(body, generate, raw, &g->params.warnings, meant, p)))
+			json_free(meant);
+		else
 			r = raw ? read_raw(g, meant, p) : chat_body(g, meant, tables, chat_read, chat_prompt, p);
 		if (!r && json_kind(json_get(body, "options")) == JSON_OBJECT)
 			note_context(g);
+	} else {
+		json_free(meant);
 	}
-	buf_fini(&b);
 	json_free(body);
 	return r;
 }
@@ -664,20 +620,12 @@ static int read_show(struct generation *g, struct json *body, struct problem *p)
 		                              TAKEN("options", TAKES_OBJECT),
 		                              { NULL } };
 	static const struct field *const tables[] = { known, NULL };
-	struct buf b;
-	int r;
 
 	if (!(body = body_check(body, tables, &g->params.warnings, p)))
 		return p->status;
-	buf_init(&b);
-	buf_putc(&b, '{');
-	ollama_put_model(json_get(body, "model"), &b);
-	buf_putc(&b, '}');
-	g->body = json_parse(b.p, b.n, 0, NULL);
-	r = model_read(g, g->body, p);
-	buf_fini(&b);
+	g->body = ollama_body_new(body);
 	json_free(body);
-	return r;
+	return model_read(g, g->body, p);
 }
 
 static void show(struct exchange *x)

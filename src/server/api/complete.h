@@ -12,9 +12,9 @@ int prompts_read(struct generation *g, const struct json *v, const char *field, 
  * g->prompt.  0, or *p's status. */
 int completion_prompts(struct generation *g, const struct json *body, struct problem *p);
 
-/* Adds the member "model" to an object of which out is the beginning; ollama's names that end with ":latest" name what
+/* A new object with the model's name of body alone, if it has one; ollama's names that end with ":latest" name what
  * comes before. */
-void ollama_put_model(const struct json *model, struct buf *out);
+struct json *ollama_body_new(const struct json *body);
 
 /* A prompt for the text between two given ones (fill in the middle), where the model has tokens for that; fills
  * g->prompt[0].  field names the request's field in errors. */

@@ -102,30 +102,17 @@ static const char *wanted(enum texts_want want)
 	}
 }
 
-/* A body with the members of this one that generations read: the model's name and the user. */
+/* A body with the members of this one that generations read: the model's name and the user.  It shares nothing with
+ * own->body, which another thread may free. */
 static struct json *body_of(const struct json *body)
 {
 	static const char *const about[] = { "user", "safety_identifier", "metadata", "cache_salt", "priority" };
-	struct json *j;
-	struct buf b;
+	struct json *out = ollama_body_new(body);
 
-	buf_init(&b);
-	buf_putc(&b, '{');
-	ollama_put_model(json_get(body, "model"), &b);
-	for (size_t i = 0; i < sizeof about / sizeof *about; i++) {
-		const struct json *v = json_get(body, about[i]);
-
-		if (!v)
-			continue;
-		buf_puts(&b, b.n > 1 ? "," : "");
-		json_put_cstr(&b, about[i]);
-		buf_putc(&b, ':');
-		json_put(&b, v);
-	}
-	buf_putc(&b, '}');
-	j = json_parse(b.p, b.n, 0, NULL);
-	buf_fini(&b);
-	return j;
+	for (size_t i = 0; i < sizeof about / sizeof *about; i++)
+		if (json_get(body, about[i]))
+			json_set(out, about[i], json_copy_whole(json_get(body, about[i])));
+	return out;
 }
 
 int texts_begin(struct generation *g, const struct json *body, enum texts_want want, struct problem *p)
