@@ -24,7 +24,7 @@
 enum { BATCH_MOST = 256, SLACK = 8 }; /* positions that decoding may run beyond what is timed */
 
 struct bench {
-	const struct options *o;
+	const struct bench_options *o;
 	struct session s;
 	struct pool *pool;        /* for the ceilings: as many threads as the backend has */
 	struct ceilings ceilings; /* measured last */
@@ -132,7 +132,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 	int dropped, rc = engine_prefix_drop(b->s.engine, &(struct prefix_spot){ 0 }, &dropped);
 	struct bench_fill fill;
 
-	if (b->o->bench_fill)
+	if (b->o->fill)
 		bench_fill_begin(&fill, b->s.model);
 	for (int i = 0; i < r->batch && r->depth && !rc; i++) {
 		struct seen seen = { .cached = -1 };
@@ -142,7 +142,7 @@ static int prepare(struct bench *b, const struct bench_row *r, struct err *err)
 			rc = until_first(b, 0, &seen, err);
 		drop_all(b);
 	}
-	if (b->o->bench_fill)
+	if (b->o->fill)
 		bench_fill_end(&fill, b->s.model);
 	return rc;
 }
@@ -341,10 +341,10 @@ static void take_ceilings(struct bench *b, struct bench_row *r)
  * nothing of time; then those that count; then perhaps one with the clocks. */
 static int run_row(struct bench *b, struct bench_row *r, struct err *err)
 {
-	int rc = prepare(b, r, err), n = b->o->bench_repeat;
+	int rc = prepare(b, r, err), n = b->o->repeat;
 
 	r->rate = xcalloc((size_t)n, sizeof *r->rate);
-	for (int i = 0; i < 1 + n + b->o->bench_profile && !rc; i++) {
+	for (int i = 0; i < 1 + n + b->o->profile && !rc; i++) {
 		bool counted = i == 0 || i == 1 + n;
 		struct took t;
 
@@ -389,12 +389,12 @@ static int show_row(struct bench *b, struct bench_row *r, int *n_row, struct err
 	int rc = run_row(b, r, err);
 
 	buf_init(&out);
-	if (!rc && b->o->bench_json) {
+	if (!rc && b->o->json) {
 		buf_puts(&out, (*n_row)++ ? ",\n" : "[");
-		bench_print_json(&b->s, b->o, r, &out);
+		bench_print_json(&b->s, b->o->profile, r, &out);
 	} else if (!rc) {
 		bench_print_row(r, &out);
-		if (b->o->bench_profile)
+		if (b->o->profile)
 			bench_print_profile(r, &out);
 	}
 	fwrite(out.p, 1, out.n, stdout);
@@ -421,34 +421,32 @@ static int show(struct bench *b, struct bench_row r, int *n_row, struct err *err
 
 static int run_all(struct bench *b, struct err *err)
 {
-	const struct options *o = b->o;
+	const struct bench_options *o = b->o;
 	struct buf head;
 	int rc = 0, n_row = 0;
 
 	buf_init(&head);
-	bench_print_head(&b->s, o, &head);
-	if (!o->bench_json)
+	bench_print_head(&b->s, &head);
+	if (!o->json)
 		fwrite(head.p, 1, head.n, stdout);
 	buf_fini(&head);
 	ceilings_measure(&b->ceilings, b->pool, b->s.cpu);
-	for (int d = 0; d < o->bench_depth.n; d++) {
-		int depth = o->bench_depth.v[d];
+	for (int d = 0; d < o->depth.n; d++) {
+		int depth = o->depth.v[d];
 
-		for (int i = 0; i < o->bench_prompt.n && !rc; i++)
-			if (o->bench_prompt.v[i])
+		for (int i = 0; i < o->prompt.n && !rc; i++)
+			if (o->prompt.v[i])
+				rc = show(b,
+				          (struct bench_row){ .n_prompt = o->prompt.v[i], .depth = depth, .batch = 1 },
+				          &n_row, err);
+		for (int i = 0; i < o->output.n && !rc; i++)
+			for (int k = 0; k < o->batch.n && !rc && o->output.v[i]; k++)
 				rc = show(b,
 				          (struct bench_row){
-						  .n_prompt = o->bench_prompt.v[i], .depth = depth, .batch = 1 },
-				          &n_row, err);
-		for (int i = 0; i < o->bench_output.n && !rc; i++)
-			for (int k = 0; k < o->bench_batch.n && !rc && o->bench_output.v[i]; k++)
-				rc = show(b,
-				          (struct bench_row){ .n_gen = o->bench_output.v[i],
-				                              .depth = depth,
-				                              .batch = o->bench_batch.v[k] },
+						  .n_gen = o->output.v[i], .depth = depth, .batch = o->batch.v[k] },
 				          &n_row, err);
 	}
-	if (o->bench_json)
+	if (o->json)
 		puts(n_row ? "]" : "[]");
 	return rc;
 }
@@ -465,14 +463,14 @@ static int largest(const struct ints *v)
 /* Sequences and positions for the largest row, and as many again for what is kept. */
 static int complete(const struct options *given, struct options *o, struct err *err)
 {
-	int64_t prompt = largest(&given->bench_prompt), output = largest(&given->bench_output) + SLACK + DRAFT_MAX + 1;
-	int64_t ctx = largest(&given->bench_depth) + (prompt > output ? prompt : output) + 1;
+	int64_t prompt = largest(&given->bench.prompt), output = largest(&given->bench.output) + SLACK + DRAFT_MAX + 1;
+	int64_t ctx = largest(&given->bench.depth) + (prompt > output ? prompt : output) + 1;
 
 	*o = *given;
 	if (ctx > INT_MAX)
 		return err_set(err, E_ARG, "%lld positions are too many", (long long)ctx);
 	o->load.ctx_size = (int)ctx;
-	o->load.parallel = 2 * largest(&given->bench_batch) + 1;
+	o->load.parallel = 2 * largest(&given->bench.batch) + 1;
 	o->load.queue = o->load.parallel;
 	if (o->load.draft.kind == DRAFT_NONE && (o->load.draft.model.n || o->load.draft.pretend > 0))
 		o->load.draft.kind = DRAFT_AUTO;
@@ -482,12 +480,12 @@ static int complete(const struct options *given, struct options *o, struct err *
 int cmd_bench(const struct options *given)
 {
 	struct options o;
-	struct bench b = { .o = &o };
+	struct bench b = { .o = &o.bench };
 	struct err err;
 	int rc = complete(given, &o, &err);
 
-	if (!rc && o.bench_paired)
-		return bench_paired(&o, &err) ? cli_fail("bench", &err) : 0;
+	if (!rc && o.bench.paired)
+		return bench_paired(&o.bench, &err) ? cli_fail("bench", &err) : 0;
 	energy_open(&b.energy, ENERGY_ROOT);
 	if (!rc)
 		rc = session_open(&b.s, &o.load, LOAD_ENGINE | LOAD_BY_HAND | LOAD_HUGE_NOW, &err);

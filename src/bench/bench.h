@@ -73,13 +73,13 @@ double bench_floor_vectors(const struct bench_row *r);
  * after or before; *name, *from and *to say which. */
 double bench_ceiling_moved(const struct bench_row *r, const char **name, double *from, double *to);
 
-/* Measures this program and o->bench_paired in turn, and prints. */
-int bench_paired(const struct options *o, struct err *err);
+/* Measures this program and o->paired in turn, and prints. */
+int bench_paired(const struct bench_options *o, struct err *err);
 
-void bench_print_head(const struct session *s, const struct options *o, struct buf *out);
+void bench_print_head(const struct session *s, struct buf *out);
 void bench_print_row(const struct bench_row *r, struct buf *out);
 void bench_print_profile(const struct bench_row *r, struct buf *out);
-/* One object of the array. */
-void bench_print_json(const struct session *s, const struct options *o, const struct bench_row *r, struct buf *out);
+/* One object of the array; profile: with the time that each operation took. */
+void bench_print_json(const struct session *s, bool profile, const struct bench_row *r, struct buf *out);
 
 #endif

@@ -22,29 +22,28 @@ static int pick(const struct ints *of, double u)
 
 enum { NEW_SEEDS = 1000000000 }; /* short enough to be typed again */
 
-void load_plan(struct load *l, const struct options *o)
+void load_plan(struct load *l, const struct bench_serve_options *o)
 {
 	double at = 0;
 
-	*l = (struct load){ .seed = o->seed < 0 ? rng_os_seed() % NEW_SEEDS : (uint64_t)o->seed,
-		            .n = o->bench_requests };
+	*l = (struct load){ .seed = o->seed < 0 ? rng_os_seed() % NEW_SEEDS : (uint64_t)o->seed, .n = o->requests };
 	l->req = xcalloc((size_t)l->n, sizeof *l->req);
 	for (int i = 0; i < l->n; i++) {
 		struct load_request *r = &l->req[i];
 		uint64_t k = (uint64_t)i;
 
 		r->at_ns = (int64_t)(at * 1e9);
-		if (o->bench_rate > 0)
-			at += -log(rng_uniform(l->seed, k, R_GAP)) / o->bench_rate;
-		r->words = pick(&o->bench_prompt, rng_uniform(l->seed, k, R_PROMPT));
-		r->max_tokens = pick(&o->bench_output, rng_uniform(l->seed, k, R_OUTPUT));
+		if (o->rate > 0)
+			at += -log(rng_uniform(l->seed, k, R_GAP)) / o->rate;
+		r->words = pick(&o->prompt, rng_uniform(l->seed, k, R_PROMPT));
+		r->max_tokens = pick(&o->output, rng_uniform(l->seed, k, R_OUTPUT));
 		r->prefix = -1;
-		if (o->bench_prefixes) {
-			r->prefix = (int)(rng_uniform(l->seed, k, R_PREFIX) * o->bench_prefixes);
-			r->prefix_words = o->bench_prefix_words;
+		if (o->prefixes) {
+			r->prefix = (int)(rng_uniform(l->seed, k, R_PREFIX) * o->prefixes);
+			r->prefix_words = o->prefix_words;
 		}
 		r->abort_after = -1;
-		if (rng_uniform(l->seed, k, R_ABORT) < o->bench_abort)
+		if (rng_uniform(l->seed, k, R_ABORT) < o->abort)
 			r->abort_after = (int)(rng_uniform(l->seed, k, R_ABORT_AT) * r->max_tokens);
 	}
 }

@@ -27,7 +27,7 @@ struct load {
 };
 
 /* From the options of `weft bench serve`. */
-void load_plan(struct load *l, const struct options *o);
+void load_plan(struct load *l, const struct bench_serve_options *o);
 void load_free(struct load *l);
 /* The prompt's text of request i, appended. */
 void load_text(const struct load *l, int i, struct buf *out);

@@ -29,7 +29,7 @@ struct paired_row {
 };
 
 struct paired {
-	const struct options *o;
+	const struct bench_options *o;
 	const char *program[SIDES];
 	char **argv; /* of both, but for argv[0] */
 	struct paired_row *row;
@@ -100,7 +100,7 @@ static int place_of(struct paired *p, int i, const char *test, struct err *err)
 		r = &p->row[p->n_row++];
 		r->test = xstrdup(test);
 		for (int s = 0; s < SIDES; s++)
-			r->rate[s] = xcalloc((size_t)p->o->bench_repeat, sizeof *r->rate[s]);
+			r->rate[s] = xcalloc((size_t)p->o->repeat, sizeof *r->rate[s]);
 	}
 	return strcmp(p->row[i].test, test) ? err_set(err, E_FORMAT, "row %d is %s in one run and %s in another", i + 1,
 	                                              p->row[i].test, test) :
@@ -158,14 +158,14 @@ static double median_of(const double *v, int n, double *sorted)
 static void put_row(const struct paired *p, int i, struct buf *out)
 {
 	const struct paired_row *r = &p->row[i];
-	int n = p->o->bench_repeat;
+	int n = p->o->repeat;
 	double *ratio = xcalloc((size_t)n, sizeof *ratio), *sorted = xcalloc((size_t)n, sizeof *sorted);
 	double mine = median_of(r->rate[MINE], n, sorted), other = median_of(r->rate[OTHER], n, sorted), mid;
 
 	for (int k = 0; k < n; k++)
 		ratio[k] = r->rate[MINE][k] / r->rate[OTHER][k];
 	mid = median_of(ratio, n, sorted);
-	if (p->o->bench_json) {
+	if (p->o->json) {
 		buf_puts(out, i ? ",\n{\"test\":" : "{\"test\":");
 		json_put_cstr(out, r->test);
 		buf_printf(out,
@@ -187,23 +187,23 @@ static void print(const struct paired *p)
 	struct buf out;
 
 	buf_init(&out);
-	if (p->o->bench_json)
+	if (p->o->json)
 		buf_puts(&out, "[");
 	else
-		buf_printf(&out, "%d rounds; this is %s, the other %s\n\n%-20s %10s %10s %8s %s\n", p->o->bench_repeat,
+		buf_printf(&out, "%d rounds; this is %s, the other %s\n\n%-20s %10s %10s %8s %s\n", p->o->repeat,
 		           p->program[MINE], p->program[OTHER], "test", "this", "other", "ratio", "  least to most");
 	for (int i = 0; i < p->n_row; i++)
 		put_row(p, i, &out);
-	if (p->o->bench_json)
+	if (p->o->json)
 		buf_puts(&out, "]\n");
 	fwrite(out.p, 1, out.n, stdout);
 	buf_fini(&out);
 }
 
-int bench_paired(const struct options *o, struct err *err)
+int bench_paired(const struct bench_options *o, struct err *err)
 {
 	char self[4096] = "";
-	struct paired p = { .o = o, .program = { self, o->bench_paired } };
+	struct paired p = { .o = o, .program = { self, o->paired } };
 	struct buf text;
 	int rc;
 
@@ -212,9 +212,9 @@ int bench_paired(const struct options *o, struct err *err)
 	unsetenv("WEFT_PAIRED"); /* or the two would pair up, too */
 	if (!rc && !(p.argv = command_line(&text, err)))
 		rc = err->code;
-	for (p.round = 0; p.round < o->bench_repeat && !rc; p.round++) {
+	for (p.round = 0; p.round < o->repeat && !rc; p.round++) {
 		if (isatty(STDERR_FILENO))
-			fprintf(stderr, "round %d of %d\n", p.round + 1, o->bench_repeat);
+			fprintf(stderr, "round %d of %d\n", p.round + 1, o->repeat);
 		for (int s = 0; s < SIDES && !rc; s++)
 			rc = run_side(&p, s ^ (p.round & 1), err);
 	}

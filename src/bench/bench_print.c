@@ -91,18 +91,18 @@ double bench_floor_vectors(const struct bench_row *r)
 	return strcmp(by, "compute") ? 0 : least;
 }
 
-static const char *arith_name(const struct options *o)
+static const char *arith_name(const struct session *s)
 {
-	return o->load.arith == ARITH_F32 ? "f32" : "fast";
+	return s->model->opts.arith == ARITH_F32 ? "f32" : "fast";
 }
 
-void bench_print_head(const struct session *s, const struct options *o, struct buf *out)
+void bench_print_head(const struct session *s, struct buf *out)
 {
 	buf_printf(
 		out,
 		"%s: %s, %.0f million parameters, %.0f MB; %s, %d threads, %s arithmetic, up to %d tokens a step\nkeys and values: ",
 		s->store->name, s->model->arch, (double)s->model->shape.params / 1e6,
-		(double)s->model->shape.weight_bytes / 1e6, s->be->level, s->be->threads, arith_name(o), s->step_rows);
+		(double)s->model->shape.weight_bytes / 1e6, s->be->level, s->be->threads, arith_name(s), s->step_rows);
 	kv_describe(out, s->kv, &s->model->shape);
 	buf_printf(out, "\n\n%-20s %9s %7s %9s %6s  %-8s %10s %12s %12s %12s\n", "test", "tokens/s", "spread", "floor",
 	           "share", "bound by", "read GB/s", "int8 Gop/s", "bf16 Gop/s", "f32 Gop/s");
@@ -282,7 +282,7 @@ static void put_profile(const struct bench_row *r, struct buf *b)
 	buf_puts(b, "]}");
 }
 
-void bench_print_json(const struct session *s, const struct options *o, const struct bench_row *r, struct buf *b)
+void bench_print_json(const struct session *s, bool profile, const struct bench_row *r, struct buf *b)
 {
 	const char *by, *name_moved;
 	double median = bench_median(r), least = bench_floor(r, &by), from, to;
@@ -298,7 +298,7 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 		b,
 		",\"level\":\"%s\",\"threads\":%d,\"arithmetic\":\"%s\",\"step_tokens\":%d,\"prompt\":%d,\"output\":%d,"
 		"\"depth\":%d,\"batch\":%d",
-		s->be->level, s->be->threads, arith_name(o), s->step_rows, r->n_prompt, r->n_gen, r->depth, r->batch);
+		s->be->level, s->be->threads, arith_name(s), s->step_rows, r->n_prompt, r->n_gen, r->depth, r->batch);
 	buf_init(&kv);
 	kv_describe(&kv, s->kv, &s->model->shape);
 	buf_puts(b, ",\"kv\":");
@@ -352,7 +352,7 @@ void bench_print_json(const struct session *s, const struct options *o, const st
 	put_number(b, "f32_operations_per_second", r->ceilings.f32);
 	put_number(b, "seconds_per_join", r->ceilings.join);
 	buf_putc(b, '}');
-	if (o->bench_profile)
+	if (profile)
 		put_profile(r, b);
 	buf_putc(b, '}');
 }

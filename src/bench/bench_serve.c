@@ -226,15 +226,15 @@ static void put_body(const struct bench *b, int i, struct buf *body)
 		json_put_cstr(body, b->o->load.model);
 		buf_putc(body, ',');
 	}
-	buf_puts(body, b->o->bench_completions ? "\"prompt\":" : "\"messages\":[{\"role\":\"user\",\"content\":");
+	buf_puts(body, b->o->bench_serve.completions ? "\"prompt\":" : "\"messages\":[{\"role\":\"user\",\"content\":");
 	json_put_str(body, text.p, text.n);
 	buf_printf(body, "%s,\"max_tokens\":%d,\"stream\":true,\"stream_options\":{\"include_usage\":true}",
-	           b->o->bench_completions ? "" : "}]", r->max_tokens);
-	if (b->o->bench_user) {
+	           b->o->bench_serve.completions ? "" : "}]", r->max_tokens);
+	if (b->o->bench_serve.user) {
 		buf_puts(body, ",\"user\":");
-		json_put_cstr(body, b->o->bench_user);
+		json_put_cstr(body, b->o->bench_serve.user);
 	}
-	if (b->o->bench_ignore_eos)
+	if (b->o->bench_serve.ignore_eos)
 		buf_puts(body, ",\"ignore_eos\":true");
 	if (b->o->load.answer.temperature_set) {
 		buf_puts(body, ",\"temperature\":");
@@ -258,16 +258,16 @@ static void fire(struct bench *b, int i)
 	s->conn = evhttp_connection_base_new(b->base, NULL, b->address, (ev_uint16_t)b->port);
 	if (!req || !s->conn)
 		fault_abort();
-	evhttp_connection_set_timeout(s->conn, b->o->timeout);
+	evhttp_connection_set_timeout(s->conn, b->o->bench_serve.timeout);
 	evhttp_request_set_chunked_cb(req, on_chunk);
 	evhttp_add_header(head, "Host", b->host);
 	evhttp_add_header(head, "Content-Type", "application/json");
 	evhttp_add_header(head, "Connection", "close");
-	if (b->o->api_key) {
+	if (b->o->remote.api_key) {
 		struct buf key;
 
 		buf_init(&key);
-		buf_printf(&key, "Bearer %s", b->o->api_key);
+		buf_printf(&key, "Bearer %s", b->o->remote.api_key);
 		evhttp_add_header(head, "Authorization", key.p);
 		buf_fini(&key);
 	}
@@ -335,7 +335,7 @@ static int read_url(struct bench *b, const char *url, struct err *err)
 	/* With or without the /v1 that clients' base URLs end with. */
 	if (r >= 3 && !memcmp(path + r - 3, "/v1", 3))
 		r -= 3;
-	buf_printf(&s, "%.*s/v1/%s", r, path, b->o->bench_completions ? "completions" : "chat/completions");
+	buf_printf(&s, "%.*s/v1/%s", r, path, b->o->bench_serve.completions ? "completions" : "chat/completions");
 	b->path = buf_take(&s);
 	r = getaddrinfo(evhttp_uri_get_host(b->uri), NULL, &hints, &ai);
 	if (r)
@@ -397,22 +397,22 @@ int cmd_bench_serve(const struct options *o)
 	struct buf out;
 	int rc, failed = 0;
 
-	rc = read_url(&b, o->url, &err);
+	rc = read_url(&b, o->remote.url, &err);
 	if (!rc) {
-		load_plan(&b.load, o);
+		load_plan(&b.load, &o->bench_serve);
 		b.base = precise_base();
 		b.shot = xcalloc((size_t)b.load.n, sizeof *b.shot);
 		b.result = xcalloc((size_t)b.load.n, sizeof *b.result);
 		bench_requests(&b);
 		for (int i = 0; i < b.load.n; i++)
 			failed += b.result[i].outcome == OUT_FAILED;
-		if (failed && failed == b.load.n && !o->bench_json) {
-			rc = err_set(&err, E_IO, "%s: all %d requests failed: %.300s", o->url, failed,
+		if (failed && failed == b.load.n && !o->bench_serve.json) {
+			rc = err_set(&err, E_IO, "%s: all %d requests failed: %.300s", o->remote.url, failed,
 			             b.result[0].error);
 		} else {
 			buf_init(&out);
-			load_report(&b.load, b.result, &b.gaps, clock_monotonic_ns() - b.start, o->bench_json, o->url,
-			            &out);
+			load_report(&b.load, b.result, &b.gaps, clock_monotonic_ns() - b.start, o->bench_serve.json,
+			            o->remote.url, &out);
 			fwrite(out.p, 1, out.n, stdout);
 			buf_fini(&out);
 			rc = failed || b.stopped;

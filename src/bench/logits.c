@@ -20,7 +20,7 @@
 enum { STEP_ROWS_MAX = 65536, IMAGE_ROWS = 2048 };
 
 struct work {
-	const struct options *o;
+	const struct logits_options *o;
 	struct session s;
 	struct ids prompt_file, warm_file;
 	struct media **media; /* [n_media] the images */
@@ -222,17 +222,17 @@ static int complete(const struct options *given, struct options *o, struct err *
 	int most = 0;
 
 	*o = *given;
-	if (!o->ids || !o->out)
+	if (!o->logits.ids || !o->logits.out)
 		return err_set(err, E_ARG, "--ids FILE and --out FILE are needed");
-	for (int i = 0; i < o->split.n; i++)
-		most = o->split.v[i] > most ? o->split.v[i] : most;
-	o->load.parallel = o->load.queue = 1 + o->alongside;
-	if (!o->warm)
+	for (int i = 0; i < o->logits.split.n; i++)
+		most = o->logits.split.v[i] > most ? o->logits.split.v[i] : most;
+	o->load.parallel = o->load.queue = 1 + o->logits.alongside;
+	if (!o->logits.warm)
 		o->load.prefix_bytes = 0;
 	if (most > STEP_ROWS_MAX / o->load.parallel)
 		return err_set(err, E_LIMIT, "--split: %d sequences of %d tokens are more than %d in a step",
 		               o->load.parallel, most, STEP_ROWS_MAX);
-	if (o->images.n && o->load.step_rows < IMAGE_ROWS) /* whose rows may not be cut */
+	if (o->logits.images.n && o->load.step_rows < IMAGE_ROWS) /* whose rows may not be cut */
 		o->load.step_rows = IMAGE_ROWS;
 	if (o->load.step_rows < most * o->load.parallel)
 		o->load.step_rows = most * o->load.parallel;
@@ -274,7 +274,7 @@ static void drop_ids(struct work *w)
 int cmd_logits(const struct options *given)
 {
 	struct options o;
-	struct work w = { .o = &o };
+	struct work w = { .o = &o.logits };
 	struct err err;
 	int rc = complete(given, &o, &err);
 
@@ -282,11 +282,12 @@ int cmd_logits(const struct options *given)
 		cli_fail("logits", &err);
 		return EXIT_USAGE;
 	}
-	rc = ids_read_one(&w.prompt_file, o.ids, &err);
-	if (!rc && o.warm)
-		rc = ids_read_one(&w.warm_file, o.warm, &err);
+	rc = ids_read_one(&w.prompt_file, o.logits.ids, &err);
+	if (!rc && o.logits.warm)
+		rc = ids_read_one(&w.warm_file, o.logits.warm, &err);
 	if (!rc)
-		rc = session_open(&w.s, &o.load, LOAD_ENGINE | LOAD_LOGITS | (o.images.n ? LOAD_TOWER : 0), &err);
+		rc = session_open(&w.s, &o.load, LOAD_ENGINE | LOAD_LOGITS | (o.logits.images.n ? LOAD_TOWER : 0),
+		                  &err);
 	if (!rc)
 		rc = take_ids(&w, &err);
 	if (!rc) {
@@ -294,10 +295,10 @@ int cmd_logits(const struct options *given)
 		rc = check_ids(&w, &err);
 	}
 	if (!rc) {
-		w.n_row = w.n + (o.greedy ? o.greedy - 1 : 0);
+		w.n_row = w.n + (o.logits.greedy ? o.logits.greedy - 1 : 0);
 		w.row = xmalloc(size_mul(size_mul((size_t)w.n_row, (size_t)w.vocab), sizeof(*w.row)));
 		w.seen = xcalloc((size_t)w.n_row, sizeof(*w.seen));
-		w.greedy = xcalloc((size_t)o.greedy + 1, sizeof(*w.greedy));
+		w.greedy = xcalloc((size_t)o.logits.greedy + 1, sizeof(*w.greedy));
 		rc = run_logits(&w, &err);
 	}
 	if (!rc)

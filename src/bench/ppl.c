@@ -28,7 +28,7 @@ struct piece {
 };
 
 struct ppl {
-	const struct options *o;
+	const struct ppl_options *o;
 	struct session s, base; /* base is closed when nothing is compared */
 	bool compare;
 	struct tokens ids;
@@ -356,41 +356,41 @@ static void print_json(struct ppl *w, const struct gap_summary *g)
 static int complete(const struct options *given, struct options *o, struct err *err)
 {
 	*o = *given;
-	if (!o->ids == !o->text_file)
+	if (!o->ppl.ids == !o->ppl.text_file)
 		return err_set(err, E_ARG,
-		               o->ids ? "--text %s and --ids %s: one of them is read" :
-		                        "--text FILE or --ids FILE is needed",
-		               o->text_file, o->ids);
-	if (o->special && o->ids)
-		return err_set(err, E_ARG, "--special is about --text, and --ids %s was given", o->ids);
-	if (o->against_model)
-		o->against = AGAINST_MODEL;
+		               o->ppl.ids ? "--text %s and --ids %s: one of them is read" :
+		                            "--text FILE or --ids FILE is needed",
+		               o->ppl.text_file, o->ppl.ids);
+	if (o->ppl.special && o->ppl.ids)
+		return err_set(err, E_ARG, "--special is about --text, and --ids %s was given", o->ppl.ids);
+	if (o->ppl.against_model)
+		o->ppl.against = AGAINST_MODEL;
 	o->load.parallel = o->load.queue = 1;
 	o->load.prefix_bytes = 0;
 	o->load.draft.n = 0;
 	o->load.ctx_default = 2048;
-	if ((o->against == AGAINST_BF16 && kv_policy_plain(&o->load.kv) && o->load.arith == ARITH_FAST) ||
-	    (o->against == AGAINST_EXACT && kv_policy_plain(&o->load.kv) && !o->load.kv.key.bits &&
+	if ((o->ppl.against == AGAINST_BF16 && kv_policy_plain(&o->load.kv) && o->load.arith == ARITH_FAST) ||
+	    (o->ppl.against == AGAINST_EXACT && kv_policy_plain(&o->load.kv) && !o->load.kv.key.bits &&
 	     !o->load.kv.value.bits && o->load.arith == ARITH_F32))
-		o->against = AGAINST_NONE; /* itself */
+		o->ppl.against = AGAINST_NONE; /* itself */
 	return 0;
 }
 
 /* The other one: as this, but for what is compared. */
-static int open_base(struct ppl *w, struct err *err)
+static int open_base(struct ppl *w, const struct host_opts *given, struct err *err)
 {
-	struct options o = *w->o;
+	struct host_opts o = *given;
 	int rc;
 
 	if (w->o->against == AGAINST_MODEL)
-		o.load.model = w->o->against_model;
+		o.model = w->o->against_model;
 	else
-		o.load.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
+		o.kv = (struct kv_policy){ .key.bits = 16, .value.bits = 16, .skip = "none" };
 	if (w->o->against == AGAINST_EXACT) {
-		o.load.arith = ARITH_F32;
-		o.load.kv = (struct kv_policy){ .skip = "none" };
+		o.arith = ARITH_F32;
+		o.kv = (struct kv_policy){ .skip = "none" };
 	}
-	rc = session_open(&w->base, &o.load, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
+	rc = session_open(&w->base, &o, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND, err);
 	if (!rc && w->base.model->shape.vocab != w->vocab)
 		rc = err_set(err, E_ARG, "%s has a vocabulary of %d, %s one of %d", w->base.store->name,
 		             w->base.model->shape.vocab, w->s.store->name, w->vocab);
@@ -400,7 +400,7 @@ static int open_base(struct ppl *w, struct err *err)
 int cmd_ppl(const struct options *given)
 {
 	struct options o;
-	struct ppl w = { .o = &o };
+	struct ppl w = { .o = &o.ppl };
 	struct gap_summary g;
 	struct err err;
 	int rc = complete(given, &o, &err);
@@ -410,20 +410,20 @@ int cmd_ppl(const struct options *given)
 		return EXIT_USAGE;
 	}
 	tokens_init(&w.ids);
-	rc = session_open(&w.s, &o.load, LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.text_file ? LOAD_TOKENIZER : 0u),
-	                  &err);
+	rc = session_open(&w.s, &o.load,
+	                  LOAD_ENGINE | LOAD_LOGITS | LOAD_BY_HAND | (o.ppl.text_file ? LOAD_TOKENIZER : 0u), &err);
 	if (!rc) {
 		w.vocab = w.s.model->shape.vocab;
 		rc = read_all(&w, &err);
 	}
-	w.compare = o.against != AGAINST_NONE;
+	w.compare = o.ppl.against != AGAINST_NONE;
 	if (!rc && w.compare)
-		rc = open_base(&w, &err);
+		rc = open_base(&w, &o.load, &err);
 	if (!rc)
 		rc = run_ppl(&w, &err);
 	if (!rc) {
 		gaps_summary(&g, &w.gaps);
-		if (o.ppl_json)
+		if (o.ppl.json)
 			print_json(&w, &g);
 		else
 			print_table(&w, &g);

@@ -294,20 +294,20 @@ static int one_agent(const struct agent *a, const struct options *o, struct err 
 {
 	struct options with = *o;
 	struct remote *r = NULL;
-	const char *key = o->api_key ? o->api_key : getenv("WEFT_API_KEY");
+	const char *key = o->remote.api_key ? o->remote.api_key : getenv("WEFT_API_KEY");
 	struct buf text;
 	int rc;
 
-	if (!with.url)
-		with.url = "http://127.0.0.1:8080";
-	if (!strncmp(with.url, "unix:", 5))
-		return err_set(err, E_ARG, "--url %s: agents need an address of http", with.url);
+	if (!with.remote.url)
+		with.remote.url = "http://127.0.0.1:8080";
+	if (!strncmp(with.remote.url, "unix:", 5))
+		return err_set(err, E_ARG, "--url %s: agents need an address of http", with.remote.url);
 	with.load.model = NULL;
 	if ((rc = remote_open(&r, &with, o->load.model, err)))
 		return rc;
 	buf_init(&text);
 	if (o->load.model && strcmp(o->load.model, remote_model(r)) != 0) {
-		rc = err_set(err, E_ARG, "%s serves no model of the name '%s'; its first is '%s'", with.url,
+		rc = err_set(err, E_ARG, "%s serves no model of the name '%s'; its first is '%s'", with.remote.url,
 		             o->load.model, remote_model(r));
 	} else {
 		fill_in(a, remote_base(r), remote_model(r), key && *key ? key : NO_KEY,
@@ -328,13 +328,13 @@ int cmd_agents(const struct options *o)
 	struct err err = { 0 };
 	int rc;
 
-	if (!o->text) {
+	if (!o->said.text) {
 		for (int i = 0; i < N_AGENTS; i++)
 			printf("%-10s %s%s\n", agents[i].name, agents[i].file ? "~/" : "",
 			       agents[i].file ? agents[i].file : "(a command)");
 		return 0;
 	}
-	rc = (a = find_agent(o->text, &err)) ? one_agent(a, o, &err) : E_ARG;
+	rc = (a = find_agent(o->said.text, &err)) ? one_agent(a, o, &err) : E_ARG;
 	if (rc)
 		fprintf(stderr, "weft agents: %s\n", err.msg);
 	return rc == E_ARG ? EXIT_USAGE : rc ? EXIT_WORK : 0;

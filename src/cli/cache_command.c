@@ -240,11 +240,11 @@ static int export_folder(const struct options *o, const char *dir, const char *i
 	struct buf out;
 	int rc;
 
-	if (!o->out)
+	if (!o->pack.out)
 		return err_set(err, E_ARG, "--out FILE is needed");
 	buf_init(&k.about);
 	buf_init(&out);
-	rc = new_path(&out, "out", o->out, false, err);
+	rc = new_path(&out, "out", o->pack.out, false, err);
 	if (!rc)
 		rc = kept_choose(&k, dir, id, err);
 	from.model = k.model;
@@ -282,9 +282,9 @@ static int is_of(const char *word, const char *what, int n, int least, int most,
 
 int cmd_cache(const struct options *o)
 {
-	const char *word = o->n_word ? o->word[0] : "";
-	const char *const *name = o->word + (o->n_word > 0);
-	int n = o->n_word - 1, rc;
+	const char *word = o->said.n_word ? o->said.word[0] : "";
+	const char *const *name = o->said.word + (o->said.n_word > 0);
+	int n = o->said.n_word - 1, rc;
 	struct err err;
 
 	if ((rc = is_of(word, "export", n, 1, 2, &err))) {

@@ -49,44 +49,48 @@ struct ints {
 	int n;
 };
 
-/* Every option of every command, with its default when it was not given. */
-struct options {
-	struct host_opts load; /* how the model is opened */
-	const char *text;      /* tokenize: the second argument, or NULL */
+/* The options of each command, and what several commands share.  A field has the default of its option where that was not given. */
 
-	/* serve with several models: the options of each, in which `load`, `alias` and those below differ.  n_model 0: the
-	 * one model is load.model. */
-	struct options *model;
-	int n_model;
+/* What the command line consists of besides options, and what parsing keeps. */
+struct option_words {
+	const char *text;  /* tokenize, run: the second argument; agents: the agent; NULL: none */
+	const char **word; /* [n_word] models in the command line */
+	int n_word;
+	int source;    /* that is being read: the file's, the variables', the command line's */
+	bool cpu_said; /* --cpu names the level */
+	bool help;
+	const char *help_topic; /* "all", "tune" or NULL */
+	const char *config;     /* file of options; NULL: none */
+	void **owned;           /* [n_owned] for release */
+	int n_owned;
+};
+
+/* serve with several models. */
+struct several_options {
+	struct options *model; /* the options of each, in which `load`, `alias` and `its` differ */
+	int n_model;           /* 0: the one model is load.model */
+	const char *dir;       /* --models-dir */
+	char *sections;        /* of the file of options, from its first [model] on; NULL: there is none */
+	const char *file;
+	int line; /* the line that the sections begin at */
+};
+
+/* What a section says of its model. */
+struct section_options {
 	bool pinned, found;  /* found: in the folder of --models-dir, so that it may turn out to be no model */
 	int unload_after;    /* seconds; 0: never for that */
 	const char *section; /* the lines of its section; NULL: it is of the command line or of --models-dir */
-	const char *models_dir;
-	char *sections; /* of the file of options, from its first [model] on; NULL: there is none */
-	const char *sections_file;
-	int sections_line; /* the line that they begin at */
-	const char **word; /* [n_word] models in the command line */
-	int n_word;
+};
 
-	bool cpu_said; /* --cpu names the level */
-
-	struct kv_ask kv_ask; /* formats of keys and values as written; load.kv is what they mean */
-
-	/* Answers, in addition to load.answer. */
-	int max_tokens; /* -1: until the context ends */
-	int64_t seed;   /* -1: a new one for each answer */
-
-	/* serve */
+struct serve_options {
 	const char *host;
 	int port;
 	const char *port_file;
-	int source;         /* that is being read: the file's, the variables', the command line's */
-	struct texts alias; /* names of the model in the API, several separated by commas; none: its own */
-	bool any_model;     /* every name names it */
 	const char *api_key, *api_key_file;
 	const char *cors_origin;
 	struct texts image_folder;
 	struct texts image_host;
+	bool any_model; /* every name names it */
 	bool strict;
 	int connections;        /* at once */
 	size_t body_bytes;      /* of one request */
@@ -95,77 +99,114 @@ struct options {
 	int timeout;            /* seconds that a client may take to send a request */
 	int stall;              /* seconds that a client may leave an answer unread */
 	int idle, grace, stuck; /* seconds */
-	bool log_prompts, drop_volatile;
-	bool journal;    /* of streams, in the folder of kept prefixes */
-	int turn_replay; /* enum turn_replay */
+	bool log_prompts;
+	bool drop_volatile; /* pack too */
+	bool journal;       /* of streams, in the folder of kept prefixes */
+	int turn_replay;    /* enum turn_replay */
 	size_t turn_bytes;
 	const char *kv_events, *kv_replay, *kv_topic, *kv_format; /* server/kv_events.h */
+};
 
-	/* bench and bench serve */
-	struct ints bench_prompt, bench_output;
-	bool bench_json;
+/* A server that is asked: by run, agents and bench serve. */
+struct remote_options {
+	const char *url; /* run: NULL: the model itself answers */
+	const char *api_key;
+};
 
-	/* bench */
-	struct ints bench_depth, bench_batch;
-	int bench_repeat;
-	bool bench_profile, bench_fill;
-	const char *bench_paired; /* another weft; NULL: this one alone is measured */
-
-	/* bench serve */
-	const char *url;        /* bench serve; run: a server that answers, NULL: the model itself does */
-	const char *bench_user; /* NULL: none is sent */
-	int bench_requests, bench_prefixes, bench_prefix_words;
-	double bench_rate, bench_abort; /* a second; a share */
-	bool bench_completions, bench_ignore_eos;
-
-	/* agents; text is the agent, load.model the model's name there */
-	bool write;
-
-	/* run */
+struct run_options {
 	const char *prompt, *system;
 	bool show_thinking;
+	struct texts images; /* files */
+};
 
-	/* logits */
+struct bench_options {
+	struct ints prompt, output, depth, batch;
+	int repeat;
+	bool profile, fill, json;
+	const char *paired; /* another weft; NULL: this one alone is measured */
+};
+
+struct bench_serve_options {
+	struct ints prompt, output;
+	int64_t seed;     /* -1: a new one */
+	const char *user; /* NULL: none is sent */
+	int requests, prefixes, prefix_words;
+	double rate, abort; /* a second; a share */
+	bool completions, ignore_eos, json;
+	int timeout; /* seconds */
+};
+
+struct logits_options {
 	const char *ids, *out;
 	struct ints split;
 	int greedy, alongside, resume_at;
-	const char *warm;       /* ids to be run before; NULL: none */
-	struct texts images;    /* files */
-	const char *mmproj_out; /* projector file to be written */
+	const char *warm;    /* ids to be run before; NULL: none */
+	struct texts images; /* files */
+};
 
-	/* ppl; ids and special are others' too */
-	const char *text_file;
+struct ppl_options {
+	const char *text_file, *ids;
 	enum against { AGAINST_BF16, AGAINST_EXACT, AGAINST_NONE, AGAINST_MODEL } against;
 	const char *against_model; /* NULL: none, else against is AGAINST_MODEL */
-	bool ppl_json;
+	bool special, json;
+};
 
-	/* quantize; out and text_file are others' too */
-	const char *quant_type, *imatrix, *calibrate;
+struct quantize_options {
+	const char *type, *out, *imatrix, *calibrate;
+	const char *mmproj_out; /* projector file to be written */
+	const char *text_file;
+};
 
-	/* inspect */
-	bool tensors, plan, inspect_json;
+struct pull_options {
+	bool wanted; /* serve, run and pack fetch what is missing */
+	bool all;
+	int connections;
+	size_t part; /* bytes */
+};
 
-	/* pack; out is others' too */
-	const char *pack_prompt, *recorded;
+struct pack_options {
+	const char *prompt, *recorded;
+	const char *out; /* cache export too */
+};
 
-	/* pull, list; serve and run fetch what is missing with pull */
-	bool pull, pull_all, list_json;
-	int pull_connections;
-	size_t pull_part; /* bytes */
+struct inspect_options {
+	bool tensors, memory, json;
+};
 
-	/* tokenize */
+struct tokenize_options {
 	bool pieces, special, around;
+};
 
-	/* all */
+/* Every option of every command. */
+struct options {
+	struct host_opts load; /* how the model is opened; agents: load.model is its name there */
+	struct kv_ask kv_ask;  /* formats of keys and values as written; load.kv is what they mean */
+	struct texts alias;    /* names of the model in the API, several separated by commas; none: its own */
+
+	/* Answers, in addition to load.answer. */
+	int max_tokens; /* -1: until the context ends */
+	int64_t seed;   /* -1: a new one for each answer */
+
+	struct serve_options serve;
+	struct several_options several;
+	struct section_options its;
+	struct remote_options remote;
+	struct run_options run;
+	struct bench_options bench;
+	struct bench_serve_options bench_serve;
+	struct logits_options logits;
+	struct ppl_options ppl;
+	struct quantize_options quantize;
+	struct pull_options pull;
+	struct pack_options pack;
+	struct inspect_options inspect;
+	struct tokenize_options tokenize;
+	bool list_json; /* list */
+	bool write;     /* agents */
+
 	enum log_level log_level;
 	enum log_format log_format;
-	bool help;
-	const char *help_topic; /* "all", "tune" or NULL */
-	const char *config;     /* file of options; NULL: none */
-
-	/* For release only. */
-	void **owned;
-	int n_owned;
+	struct option_words said;
 };
 
 struct command {

@@ -374,17 +374,17 @@ static int run_command(const struct command *c, int argc, char **argv)
 	struct err err;
 	int rc = options_parse(c, argc, argv, &o, &err);
 
-	if (!rc && c->bit == CMD_SERVE && !o.help)
+	if (!rc && c->bit == CMD_SERVE && !o.said.help)
 		rc = options_several(c, &o, &err);
-	if (!rc && o.help) {
-		help_command(c, o.help_topic);
+	if (!rc && o.said.help) {
+		help_command(c, o.said.help_topic);
 	} else if (rc) {
 		fprintf(stderr, "weft %s: %s\n`weft %s --help` lists the options.\n", c->name, err.msg, c->name);
 		rc = EXIT_USAGE;
 	} else {
 		log_set_level(o.log_level);
 		log_set_format(o.log_format);
-		if (o.cpu_said)
+		if (o.said.cpu_said)
 			cpu_mask(o.load.cpu.level);
 		rc = c->run(&o);
 	}

@@ -26,8 +26,8 @@ struct chat {
 void conversation_begin(struct talk *t)
 {
 	buf_reset(&t->messages);
-	if (t->o->system)
-		talk_message_put(t, "system", t->o->system, strlen(t->o->system));
+	if (t->o->run.system)
+		talk_message_put(t, "system", t->o->run.system, strlen(t->o->run.system));
 }
 
 static void cut_messages(struct talk *t, size_t n)
@@ -177,7 +177,7 @@ static void do_system(struct chat *c, const char *rest)
 
 	free(t->system);
 	t->system = *rest ? xstrdup(rest) : NULL;
-	t->o->system = t->system;
+	t->o->run.system = t->system;
 	begin(c);
 	puts(*rest ? "a new conversation, with that system message" : "a new conversation, without a system message");
 }

@@ -316,7 +316,7 @@ static void print_text(const struct inspection *in, bool tensors)
 		print_tensors(in->store);
 }
 
-static int inspect_model(const struct options *o)
+static int inspect_model(const struct host_opts *o, const struct inspect_options *show)
 {
 	struct kv_pair *kv = NULL;
 	struct model *m = NULL;
@@ -327,23 +327,23 @@ static int inspect_model(const struct options *o)
 	int rc;
 
 	buf_init(&out);
-	rc = session_store(&st, &o->load, &err);
+	rc = session_store(&st, o, &err);
 	/* Messages that loading would log are part of the output here. */
 	if (log_get_level() == LOG_INFO || log_get_level() == LOG_WARN)
 		log_set_level(LOG_ERROR);
 	if (!rc)
 		rc = model_bind(&m, st, &err);
-	if (!rc && o->load.ctx_size > m->shape.ctx_max)
-		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d",
-		             o->load.ctx_size, m->shape.ctx_max);
+	if (!rc && o->ctx_size > m->shape.ctx_max)
+		rc = err_set(&err, E_LIMIT, "--ctx-size: %d positions were asked for, the model has %d", o->ctx_size,
+		             m->shape.ctx_max);
 	if (!rc)
-		rc = kv_of_options(&kv, &o->load, &m->shape, &err);
+		rc = kv_of_options(&kv, o, &m->shape, &err);
 	if (!rc) {
 		inspection_make(&in, m, st, o, kv);
-		if (o->inspect_json)
-			inspection_put_json(&in, o->tensors, &out);
+		if (show->json)
+			inspection_put_json(&in, show->tensors, &out);
 		else
-			print_text(&in, o->tensors);
+			print_text(&in, show->tensors);
 		fwrite(out.p, 1, out.n, stdout);
 		inspection_free(&in);
 	}
@@ -355,19 +355,19 @@ static int inspect_model(const struct options *o)
 }
 
 /* Prints the bytes that loading the model would take, as they are planned before any weight is read. */
-static int inspect_memory(const struct options *o)
+static int inspect_memory(const struct host_opts *o)
 {
 	struct session s;
 	struct err err;
 	struct buf out;
-	int rc = session_open(&s, &o->load, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
+	int rc = session_open(&s, o, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
 
 	if (rc)
 		return cli_fail("inspect", &err);
 	buf_init(&out);
 	plan_print(&s.plan, &out);
-	printf("memory for %d sequence%s of %d tokens\n%.*s", o->load.parallel, o->load.parallel == 1 ? "" : "s",
-	       s.plan.ctx_fits, (int)out.n, out.p);
+	printf("memory for %d sequence%s of %d tokens\n%.*s", o->parallel, o->parallel == 1 ? "" : "s", s.plan.ctx_fits,
+	       (int)out.n, out.p);
 	buf_fini(&out);
 	session_close(&s);
 	return 0;
@@ -375,7 +375,7 @@ static int inspect_memory(const struct options *o)
 
 int cmd_inspect(const struct options *o)
 {
-	if (o->plan)
-		return inspect_memory(o);
-	return inspect_model(o);
+	if (o->inspect.memory)
+		return inspect_memory(&o->load);
+	return inspect_model(&o->load, &o->inspect);
 }

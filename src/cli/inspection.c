@@ -72,23 +72,23 @@ static void count_ignored(struct inspection *in)
 	}
 }
 
-static void plan_memory(struct memory_plan *p, const struct model *m, const struct options *o,
+static void plan_memory(struct memory_plan *p, const struct model *m, const struct host_opts *o,
                         const struct kv_pair *layer)
 {
 	const struct shape *s = &m->shape;
 	struct kv_rows plain = model_kv_default(ARITH_FAST);
-	int rows = step_rows_of(&o->load, s);
+	int rows = step_rows_of(o, s);
 
 	p->opts = (struct model_opts){ .kv = { .layer = layer }, .step_rows = rows };
-	p->parallel = o->load.parallel;
-	p->ctx = o->load.ctx_size ? o->load.ctx_size : s->ctx_max;
+	p->parallel = o->parallel;
+	p->ctx = o->ctx_size ? o->ctx_size : s->ctx_max;
 	p->row = model_kv_row_bytes(s, &p->opts.kv);
 	p->plain_row = model_kv_row_bytes(s, &plain);
 	p->state = model_snap_bytes(s);
 	buf_init(&p->kinds);
 	kv_layers_describe(&p->kinds, layer, s->layers_attn);
 	p->pages = (double)p->parallel * (double)model_pool_bytes(s, &p->opts, -1, p->ctx);
-	p->kept = o->load.kv_bytes && (double)o->load.kv_bytes < p->pages ? (double)o->load.kv_bytes : p->pages;
+	p->kept = o->kv_bytes && (double)o->kv_bytes < p->pages ? (double)o->kv_bytes : p->pages;
 	p->states = (double)p->parallel * (double)p->state;
 	if (s->whole) { /* a text is one step, of which nothing is kept */
 		p->row = p->plain_row = p->state = 0;
@@ -96,7 +96,7 @@ static void plan_memory(struct memory_plan *p, const struct model *m, const stru
 	}
 	p->step = ((double)m->ops->work_floats(m, rows, rows) + (double)rows * s->vocab) * sizeof(float);
 	p->tables = model_table_bytes(m);
-	p->weights = (size_t)s->weight_bytes - (o->load.tables == TABLES_DISK ? p->tables : 0);
+	p->weights = (size_t)s->weight_bytes - (o->tables == TABLES_DISK ? p->tables : 0);
 	p->together = (double)p->weights + p->kept + p->states + p->step;
 }
 
@@ -139,14 +139,14 @@ static void look_for_head(struct inspection *in, struct store *st)
 		in->no_head = why;
 }
 
-static void look_for_given(struct inspection *in, const struct options *o)
+static void look_for_given(struct inspection *in, const struct host_opts *o)
 {
-	in->n_given = o->load.draft.model.n;
+	in->n_given = o->draft.model.n;
 	in->given = xcalloc((size_t)in->n_given + 1, sizeof *in->given);
 	for (int i = 0; i < in->n_given; i++) {
 		struct given_head *g = &in->given[i];
 
-		g->name = o->load.draft.model.v[i];
+		g->name = o->draft.model.v[i];
 		if (store_open(&g->st, g->name, &g->refused))
 			continue;
 		if (!model_only_head(g->st))
@@ -176,7 +176,7 @@ const char *inspection_gives(const struct embedder *e)
 	return e->kind == EMBEDS ? "vectors" : e->kind == RANKS ? "scores" : "labels";
 }
 
-void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct host_opts *o,
                      const struct kv_pair *layer)
 {
 	memset(in, 0, sizeof(*in));

@@ -13,7 +13,7 @@
 
 struct embedder;
 struct kv_pair;
-struct options;
+struct host_opts;
 struct store;
 
 /* Matrices written alike. */
@@ -81,7 +81,7 @@ struct inspection {
 
 /* m and st are borrowed until inspection_free; layer: keys and values of each attention layer.  Looks for a tower of
  * images and a draft head in st, whose tensors are then not told as ignored, and for the heads that o names. */
-void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct options *o,
+void inspection_make(struct inspection *in, const struct model *m, struct store *st, const struct host_opts *o,
                      const struct kv_pair *layer);
 void inspection_free(struct inspection *in);
 

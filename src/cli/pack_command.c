@@ -257,8 +257,8 @@ static int read_prompts(struct common *c, const struct options *o, const struct 
 	int rc;
 
 	serving_fill(o, s, &served, &names);
-	c->render = opening_begin(&served, o->drop_volatile);
-	rc = o->recorded ? add_folder(c, o->recorded, err) : add_file(c, o->pack_prompt, true, err);
+	c->render = opening_begin(&served, o->serve.drop_volatile);
+	rc = o->pack.recorded ? add_folder(c, o->pack.recorded, err) : add_file(c, o->pack.prompt, true, err);
 	opening_end(c->render);
 	free((void *)served.adapter);
 	free(names);
@@ -308,12 +308,13 @@ static int make_in_folder(struct options *o, struct err *err)
 	struct err other;
 	int rc;
 
-	if (!o->out || !o->recorded == !o->pack_prompt)
+	if (!o->pack.out || !o->pack.recorded == !o->pack.prompt)
 		return err_set(err, E_ARG, "%s",
-		               !o->out ? "--out FILE is needed" : "either --prompt FILE or --recorded DIR is needed");
+		               !o->pack.out ? "--out FILE is needed" :
+		                              "either --prompt FILE or --recorded DIR is needed");
 	buf_init(&out);
 	buf_init(&dir);
-	rc = new_path(&out, "out", o->out, false, err);
+	rc = new_path(&out, "out", o->pack.out, false, err);
 	buf_printf(&dir, "%s.work-XXXXXX", out.p);
 	if (!rc)
 		rc = pull_if_missing(o, err);

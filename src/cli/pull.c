@@ -101,9 +101,9 @@ static int fetch(const char *name, const struct hub_options *options, struct hub
 
 int cmd_pull(const struct options *o)
 {
-	const struct hub_options options = { .connections = o->pull_connections,
-		                             .part_size = o->pull_part,
-		                             .all = o->pull_all,
+	const struct hub_options options = { .connections = o->pull.connections,
+		                             .part_size = o->pull.part,
+		                             .all = o->pull.all,
 		                             .no_projector = o->load.mmproj && !strcmp(o->load.mmproj, "none") };
 	struct hub_pulled got;
 	struct err err = { 0 };
@@ -133,7 +133,7 @@ int pull_if_missing(const struct options *o, struct err *err)
 	struct buf path;
 	int rc;
 
-	if (!o->pull || !o->load.model)
+	if (!o->pull.wanted || !o->load.model)
 		return 0;
 	buf_init(&path);
 	rc = store_locate(o->load.model, &path, err);

@@ -25,7 +25,8 @@
 #include "vision/tower.h"
 
 struct quantize {
-	const struct options *o;
+	const struct quantize_options *o;
+	const struct host_opts *load;
 	const struct mix *mix; /* NULL: a folder of this kind */
 	struct folder_kind kind;
 	struct imatrix importance;
@@ -37,14 +38,14 @@ struct quantize {
 
 static int read_paths(struct quantize *q, struct err *err)
 {
-	const struct options *o = q->o;
+	const struct quantize_options *o = q->o;
 	int rc = new_path(&q->to, "out", o->out, !q->mix, err);
 
 	if (rc || !o->mmproj_out)
 		return rc;
 	if (!q->mix)
 		return err_set(err, E_ARG, "--mmproj-out %s: a folder of type %s has its tower itself", o->mmproj_out,
-		               o->quant_type);
+		               o->type);
 	if ((rc = new_path(&q->tower_to, "mmproj-out", o->mmproj_out, false, err)))
 		return rc;
 	return strcmp(q->to.p, q->tower_to.p) ? 0 : err_set(err, E_ARG, "--mmproj-out %s: is --out too", o->mmproj_out);
@@ -52,17 +53,17 @@ static int read_paths(struct quantize *q, struct err *err)
 
 static int read_ask(struct quantize *q, struct err *err)
 {
-	const struct options *o = q->o;
+	const struct quantize_options *o = q->o;
 
-	if (!o->load.model && !getenv("WEFT_MODEL"))
+	if (!q->load->model && !getenv("WEFT_MODEL"))
 		return err_set(err, E_ARG, "which model? weft quantize MODEL --type TYPE --out PATH");
-	if (!o->quant_type || !o->out)
-		return err_set(err, E_ARG, "--%s is needed", o->quant_type ? "out PATH" : "type TYPE");
-	q->mix = mix_find(o->quant_type);
-	if (!q->mix && strncmp(o->quant_type, "affine", 6) && strcmp(o->quant_type, "mxfp4"))
-		return err_set(err, E_ARG, "--type %s: a GGUF type or mix (%s), affine2 to affine8 or mxfp4",
-		               o->quant_type, mix_names());
-	if (!q->mix && folder_kind_parse(&q->kind, o->quant_type, err))
+	if (!o->type || !o->out)
+		return err_set(err, E_ARG, "--%s is needed", o->type ? "out PATH" : "type TYPE");
+	q->mix = mix_find(o->type);
+	if (!q->mix && strncmp(o->type, "affine", 6) && strcmp(o->type, "mxfp4"))
+		return err_set(err, E_ARG, "--type %s: a GGUF type or mix (%s), affine2 to affine8 or mxfp4", o->type,
+		               mix_names());
+	if (!q->mix && folder_kind_parse(&q->kind, o->type, err))
 		return err_prefix(err, "--%s", "type");
 	if (o->imatrix && o->calibrate)
 		return err_set(err, E_ARG, "--imatrix %s and --calibrate %s: one of them says what counts", o->imatrix,
@@ -76,7 +77,7 @@ static int name_job(struct quantize *q, struct err *err)
 	struct file_id id;
 	int rc = 0;
 
-	buf_printf(&q->words, "weft quantize 1: %s to %s", q->from.p, q->o->quant_type);
+	buf_printf(&q->words, "weft quantize 1: %s to %s", q->from.p, q->o->type);
 	if (file_exists(q->from.p) && !(rc = file_id_get(q->from.p, &id, err)))
 		buf_printf(&q->words, ", %llu bytes of %lld", (unsigned long long)id.bytes, (long long)id.modified_ns);
 	if (!rc && q->o->calibrate && !(rc = file_id_get(q->o->calibrate, &id, err)))
@@ -225,13 +226,13 @@ static int make(struct quantize *q, struct err *err)
 	int rc = q->o->imatrix ? imatrix_read(&q->importance, q->o->imatrix, err) : 0;
 
 	if (!rc && q->o->calibrate)
-		rc = calibrate(&q->importance, q->o->calibrate, &q->o->load, err);
+		rc = calibrate(&q->importance, q->o->calibrate, q->load, err);
 	if (!rc)
 		rc = name_job(q, err);
 	if (rc)
 		return rc;
 	ask.words = q->words.p;
-	ask.pool = pool_new(q->o->load.threads ? q->o->load.threads : cpu_count());
+	ask.pool = pool_new(q->load->threads ? q->load->threads : cpu_count());
 	rc = q->mix ? to_gguf(q, &ask, err) : to_folder(q, &ask, err);
 	pool_free(ask.pool);
 	imatrix_fini(&q->importance);
@@ -239,13 +240,14 @@ static int make(struct quantize *q, struct err *err)
 }
 
 /* Measures the loss on a text, as `weft ppl` does against the source model. */
-static int measure(const struct quantize *q)
+static int measure(const struct options *given, const struct quantize *q)
 {
-	struct options o = *q->o;
+	struct options o = *given;
 
 	o.load.model = q->to.p;
-	o.against_model = q->from.p;
-	o.against = AGAINST_MODEL;
+	o.ppl.text_file = q->o->text_file;
+	o.ppl.against_model = q->from.p;
+	o.ppl.against = AGAINST_MODEL;
 	return cmd_ppl(&o);
 }
 
@@ -261,7 +263,7 @@ static void tell(const struct quantize *q)
 
 int cmd_quantize(const struct options *o)
 {
-	struct quantize q = { .o = o };
+	struct quantize q = { .o = &o->quantize, .load = &o->load };
 	struct err err;
 	int rc, status = 0;
 
@@ -282,8 +284,8 @@ int cmd_quantize(const struct options *o)
 		rc = make(&q, &err);
 	if (!rc)
 		tell(&q);
-	if (!rc && o->text_file)
-		status = measure(&q);
+	if (!rc && o->quantize.text_file)
+		status = measure(o, &q);
 	if (rc)
 		status = cli_fail("quantize", &err);
 done:

@@ -393,13 +393,13 @@ static int check_args(const char *text, struct err *err)
 int remote_open(struct remote **out, const struct options *o, const char *wish, struct err *err)
 {
 	struct remote *r = xcalloc(1, sizeof *r);
-	const char *key = o->api_key ? o->api_key : getenv("WEFT_API_KEY");
+	const char *key = o->remote.api_key ? o->remote.api_key : getenv("WEFT_API_KEY");
 	int rc;
 
 	r->o = o;
 	buf_init(&r->line);
 	if ((rc = check_args(o->load.answer.template_args, err)) || (rc = load(&r->lib, err)) ||
-	    (rc = set_url(r, o->url, err)))
+	    (rc = set_url(r, o->remote.url, err)))
 		goto fail;
 	if (!(r->curl = r->lib.easy_init())) {
 		rc = err_set(err, E_IO, "libcurl does not start");

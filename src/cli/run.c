@@ -33,13 +33,13 @@ static int read_question(struct talk *t, struct buf *text, struct err *err)
 	size_t n;
 	int rc = 0;
 
-	if (!o->prompt && isatty(STDIN_FILENO))
+	if (!o->run.prompt && isatty(STDIN_FILENO))
 		fprintf(stderr, "weft run: type the question; Ctrl-D on a line of its own ends it\n");
-	buf_puts(text, o->prompt ? o->prompt : "");
-	if (o->prompt && *o->prompt)
+	buf_puts(text, o->run.prompt ? o->run.prompt : "");
+	if (o->run.prompt && *o->run.prompt)
 		buf_puts(text, "\n\n");
 	n = text->n;
-	if (!o->prompt || stdin_is_piped())
+	if (!o->run.prompt || stdin_is_piped())
 		rc = file_read_fd(STDIN_FILENO, "standard input", STDIN_MAX, text, err);
 	if (!rc && text->n == n && n) {
 		text->n -= 2; /* nothing came: the text alone */
@@ -63,7 +63,7 @@ static int once(struct talk *t, struct err *err)
 	if (!rc && (t->remote || t->s.tmpl)) {
 		talk_message_put(t, "user", text.p, text.n);
 		rc = talk_ask(t, err);
-	} else if (!rc && t->o->system) {
+	} else if (!rc && t->o->run.system) {
 		rc = err_set(err, E_ARG,
 		             "%s has no chat template, which --system-prompt needs; --chat-template FILE gives it one",
 		             t->name);
@@ -93,7 +93,7 @@ static bool is_on_disk(const char *model)
 /* Whether the lone argument asks something, rather than naming a model here or at the server. */
 static bool is_question(const struct options *o, const char *word)
 {
-	return strpbrk(word, " \t\n?") && (o->url || !is_on_disk(word));
+	return strpbrk(word, " \t\n?") && (o->remote.url || !is_on_disk(word));
 }
 
 /* Whether a lone word that names no model may be a question: letters, as in `git diff | weft run Summarise`.  Names of models
@@ -110,14 +110,16 @@ static bool is_plain_word(const char *word)
 /* Whether the lone argument is a question when no model has that name: something is piped in, which it may be about. */
 static bool may_be_question(const struct options *o)
 {
-	return o->text && !o->load.model && !o->prompt && !o->pull && is_plain_word(o->text) && stdin_is_piped();
+	return o->said.text && !o->load.model && !o->run.prompt && !o->pull.wanted && is_plain_word(o->said.text) &&
+	       stdin_is_piped();
 }
 
 /* Tells how to ask a question of one word, where the word was taken for a model's name. */
 static void explain_word(const struct options *o, const struct err *err)
 {
-	if (o->text && o->load.model == o->text && is_plain_word(o->text) && (o->url || err->code == E_MISSING))
-		fprintf(stderr, "A question of one word is asked with -p: weft run -p '%s'\n", o->text);
+	if (o->said.text && o->load.model == o->said.text && is_plain_word(o->said.text) &&
+	    (o->remote.url || err->code == E_MISSING))
+		fprintf(stderr, "A question of one word is asked with -p: weft run -p '%s'\n", o->said.text);
 }
 
 /* The editor of lines drops the letters that the locale has no codes for, and where none is set those are all but ASCII. */
@@ -137,12 +139,13 @@ int cmd_run(const struct options *given)
 	bool unsure = may_be_question(o);
 	int rc;
 
-	own.owned = NULL; /* what the copy comes to own is its own */
-	own.n_owned = 0;
-	if (o->text && (o->load.model || is_question(o, o->text) || (unsure && !o->url && !is_on_disk(o->text))))
-		own.prompt = o->text;
-	else if (o->text && !(unsure && o->url))
-		own.load.model = o->text;
+	own.said.owned = NULL; /* what the copy comes to own is its own */
+	own.said.n_owned = 0;
+	if (o->said.text &&
+	    (o->load.model || is_question(o, o->said.text) || (unsure && !o->remote.url && !is_on_disk(o->said.text))))
+		own.run.prompt = o->said.text;
+	else if (o->said.text && !(unsure && o->remote.url))
+		own.load.model = o->said.text;
 
 	use_utf8();
 	buf_init(&t.messages);
@@ -150,18 +153,18 @@ int cmd_run(const struct options *given)
 	buf_init(&t.answer);
 	t.err_tty = isatty(STDERR_FILENO);
 	t.out_tty = isatty(STDOUT_FILENO);
-	t.conversation = !o->prompt && isatty(STDIN_FILENO) && t.out_tty;
-	if (o->url)
-		rc = remote_open(&t.remote, o, unsure ? o->text : NULL, &err);
+	t.conversation = !o->run.prompt && isatty(STDIN_FILENO) && t.out_tty;
+	if (o->remote.url)
+		rc = remote_open(&t.remote, o, unsure ? o->said.text : NULL, &err);
 	else if (!(rc = pull_if_missing(o, &err)))
 		rc = session_open(&t.s, &o->load,
 		                  LOAD_TOKENIZER | LOAD_TEMPLATE | LOAD_ENGINE |
-		                          (o->images.n || t.conversation ? LOAD_TOWER : 0u) |
+		                          (o->run.images.n || t.conversation ? LOAD_TOWER : 0u) |
 		                          (t.conversation ? LOAD_HUGE : 0u),
 		                  &err);
 	if (!rc) {
-		if (t.remote && unsure && strcmp(remote_model(t.remote), o->text) != 0)
-			own.prompt = o->text;
+		if (t.remote && unsure && strcmp(remote_model(t.remote), o->said.text) != 0)
+			own.run.prompt = o->said.text;
 		t.name = t.remote ? remote_model(t.remote) : t.s.store->name;
 		conversation_begin(&t);
 		rc = talk_images(&t, &err);

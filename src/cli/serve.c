@@ -31,7 +31,7 @@ static int write_port(const char *path, int port, struct err *err)
 	return rc;
 }
 
-static void fill_opts(const struct options *o, struct server_opts *so)
+static void fill_opts(const struct serve_options *o, struct server_opts *so)
 {
 	server_opts_default(so);
 	so->version = WEFT_VERSION;
@@ -63,7 +63,7 @@ static void fill_opts(const struct options *o, struct server_opts *so)
 }
 
 /* Says where it serves, and answers until it is told to stop. */
-static int serve(struct server *server, const struct options *o, const char *what, struct err *err)
+static int serve(struct server *server, const struct serve_options *o, const char *what, struct err *err)
 {
 	bool six = strchr(o->host, ':') != NULL;
 	int rc = o->port_file ? write_port(o->port_file, server_port(server), err) : 0;
@@ -89,7 +89,7 @@ static int serve_several(struct server *server, const struct options *o, struct 
 	int rc = several_begin(&all, server, o, err);
 
 	if (!rc)
-		rc = serve(server, o, "several models", err);
+		rc = serve(server, &o->serve, "several models", err);
 	server_close(server);
 	several_end(all);
 	return rc;
@@ -107,7 +107,7 @@ static int serve_one(struct server *server, const struct options *o, struct err 
 	server_begin(server, serving_served(v));
 	if (model_is_bundled(&o->load))
 		log_info(BUNDLED_SAYS, serving_served(v)->name);
-	rc = serve(server, o, serving_served(v)->name, err);
+	rc = serve(server, &o->serve, serving_served(v)->name, err);
 	/* The engine may call into the server until it is closed. */
 	serving_stop(v);
 	server_close(server);
@@ -117,14 +117,15 @@ static int serve_one(struct server *server, const struct options *o, struct err 
 
 static int open_events(const struct options *o, struct kv_events **out, struct err *err)
 {
-	const struct kv_events_opts opts = { o->kv_events, o->kv_replay, o->kv_topic, o->kv_format };
+	const struct kv_events_opts opts = { o->serve.kv_events, o->serve.kv_replay, o->serve.kv_topic,
+		                             o->serve.kv_format };
 
 	*out = NULL;
-	if (!o->kv_events)
+	if (!o->serve.kv_events)
 		return 0;
-	if (o->n_model)
-		return err_set(err, E_ARG, "kv-events %s: the events are of one model, and %d are served", o->kv_events,
-		               o->n_model);
+	if (o->several.n_model)
+		return err_set(err, E_ARG, "kv-events %s: the events are of one model, and %d are served",
+		               o->serve.kv_events, o->several.n_model);
 	return kv_events_open(out, &opts, err);
 }
 
@@ -137,14 +138,14 @@ int cmd_serve(const struct options *o)
 	struct err err;
 	int rc;
 
-	fill_opts(o, &so);
-	if ((!o->n_model && pull_if_missing(o, &err)) || open_events(o, &events, &err))
+	fill_opts(&o->serve, &so);
+	if ((!o->several.n_model && pull_if_missing(o, &err)) || open_events(o, &events, &err))
 		return cli_fail("serve", &err);
 	so.kv_events = events;
 	with.load.blocks = events ? kv_events_sink(events) : NULL;
 	rc = server_open(&server, &so, &err);
 	if (!rc)
-		rc = (o->n_model ? serve_several : serve_one)(server, &with, &err);
+		rc = (o->several.n_model ? serve_several : serve_one)(server, &with, &err);
 	kv_events_close(events);
 	return rc ? cli_fail("serve", &err) : 0;
 }

@@ -189,7 +189,7 @@ static int pinned_fit(const struct several *v, const struct offers *all, struct 
 	size_t bytes = 0;
 
 	for (int i = 0; i < all->n; i++)
-		bytes += all->v[i]->o.pinned ? all->v[i]->source.bytes : 0;
+		bytes += all->v[i]->o.its.pinned ? all->v[i]->source.bytes : 0;
 	return bytes <= v->budget ? 0 :
 	                            err_set(err, E_LIMIT, "the pinned models take %zu MB, and models may take %zu MB",
 	                                    bytes >> 20, v->budget >> 20);
@@ -206,7 +206,8 @@ static struct offer *find_offer(const struct several *v, const struct options *m
 	for (int i = 0; i < v->offers.n; i++) {
 		struct offer *f = v->offers.v[i];
 
-		if (!f->source.why.code && same(f->o.load.model, m->load.model) && same(f->o.section, m->section))
+		if (!f->source.why.code && same(f->o.load.model, m->load.model) &&
+		    same(f->o.its.section, m->its.section))
 			return f;
 	}
 	return NULL;
@@ -216,16 +217,16 @@ static struct offer *make_offer(struct several *v, const struct options *o, int 
 {
 	struct offer *f = xcalloc(1, sizeof *f);
 
-	f->o = o->model[i];
+	f->o = o->several.model[i];
 	f->from = from;
 	if (from)
 		from->users++;
 	f->dir = own_folder(v->base, &f->o);
 	f->o.load.disk.dir = f->dir;
 	f->o.load.disk.packs_differ = true;
-	f->o.load.disk.bytes /= (size_t)o->n_model;
+	f->o.load.disk.bytes /= (size_t)o->several.n_model;
 	f->o.load.turn = &v->turn;
-	f->o.any_model = o->any_model && !i;
+	f->o.serve.any_model = o->serve.any_model && !i;
 	return f;
 }
 
@@ -237,15 +238,15 @@ static void fill_source(struct offer *f, const struct one_of_several *plan)
 		                           .free = free_model,
 		                           .arg = f,
 		                           .bytes = plan->bytes,
-		                           .idle_ns = (int64_t)f->o.unload_after * 1000000000,
-		                           .pinned = f->o.pinned,
+		                           .idle_ns = (int64_t)f->o.its.unload_after * 1000000000,
+		                           .pinned = f->o.its.pinned,
 		                           .why = plan->why,
 		                           .folder = f->dir };
 	if (plan->why.code)
 		log_warn("%s: %s", f->about.name, plan->why.msg);
 	else
 		log_info("%s: up to %zu MB when it is loaded, context %d%s", f->about.name, plan->bytes >> 20,
-		         f->about.ctx_max, f->o.pinned ? ", pinned" : "");
+		         f->about.ctx_max, f->o.its.pinned ? ", pinned" : "");
 }
 
 /* Takes those that turn out to be no models out of the list.  A model that was named and cannot be loaded is an error, unless it
@@ -258,7 +259,7 @@ static int check_plans(struct offers *all, const struct offers *fresh, const str
 	for (int i = 0; i < fresh->n; i++) {
 		struct offer *f = fresh->v[i];
 
-		if (plan[i].why.code && plan[i].why.code != E_LIMIT && !f->o.found) {
+		if (plan[i].why.code && plan[i].why.code != E_LIMIT && !f->o.its.found) {
 			*err = plan[i].why;
 			return err->code;
 		}
@@ -306,12 +307,12 @@ static int plan_new(const struct several *v, struct offers *all, struct err *err
 /* Sets the server's models to those that o names.  On an error they are as before.  from: the options that o is part of. */
 static int set_models(struct several *v, const struct options *o, struct reading *from, int *added, struct err *err)
 {
-	struct offers all = { .v = xcalloc((size_t)o->n_model, sizeof(*all.v)) };
-	struct model_source *source = xcalloc((size_t)o->n_model, sizeof *source);
+	struct offers all = { .v = xcalloc((size_t)o->several.n_model, sizeof(*all.v)) };
+	struct model_source *source = xcalloc((size_t)o->several.n_model, sizeof *source);
 	int rc = 0;
 
-	for (int i = 0; i < o->n_model; i++) {
-		struct offer *f = find_offer(v, &o->model[i]);
+	for (int i = 0; i < o->several.n_model; i++) {
+		struct offer *f = find_offer(v, &o->several.model[i]);
 
 		all.v[all.n++] = f ? f : make_offer(v, o, i, from);
 	}
@@ -360,7 +361,7 @@ static void read_models_again(void *arg)
 int several_begin(struct several **out, struct server *server, const struct options *o, struct err *err)
 {
 	struct several *v = *out = xcalloc(1, sizeof *v);
-	bool again = o->sections_file || o->models_dir;
+	bool again = o->several.file || o->several.dir;
 	struct buf base;
 	int rc, added;
 
@@ -370,8 +371,8 @@ int several_begin(struct several **out, struct server *server, const struct opti
 	buf_init(&base);
 	rc = prefix_folder(o, &base, err);
 	v->base = buf_take(&base);
-	for (int i = 0; i < o->n_model && !rc; i++)
-		rc = pull_if_missing(&o->model[i], err);
+	for (int i = 0; i < o->several.n_model && !rc; i++)
+		rc = pull_if_missing(&o->several.model[i], err);
 	if (rc)
 		return rc;
 	v->budget = several_budget(o->load.memory_bytes);

@@ -94,7 +94,7 @@ void serving_fill(const struct options *o, const struct session *s, struct serve
 		.tool_tmpl = s->tool_tmpl,
 		.name = n ? all : s->store->name,
 		.aliases = more ? all + n + 1 : NULL,
-		.any_model = o->any_model,
+		.any_model = o->serve.any_model,
 		.bos_token = s->bos,
 		.eos_token = s->eos,
 		.eos = s->eos_id,
@@ -106,8 +106,8 @@ void serving_fill(const struct options *o, const struct session *s, struct serve
 		.sampling = s->sampling,
 		.template_args = s->template_args,
 	};
-	d->strict = o->strict;
-	if (o->journal) {
+	d->strict = o->serve.strict;
+	if (o->serve.journal) {
 		d->journal_dir = o->load.disk.dir;
 		d->identity = s->identity;
 	}

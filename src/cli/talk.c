@@ -103,7 +103,7 @@ static void show(struct talk *t, const char *p, size_t n)
 static void show_thought(struct talk *t, const char *p, size_t n)
 {
 	buf_put(&t->thinking, p, n);
-	if (!t->conversation && !t->o->show_thinking) {
+	if (!t->conversation && !t->o->run.show_thinking) {
 		if (t->err_tty) {
 			fprintf(stderr, "\r\033[Kthinking: %zu characters", t->thinking.n);
 			t->line_used = true;
@@ -373,8 +373,8 @@ int talk_images(struct talk *t, struct err *err)
 	t->seen = xcalloc(1, sizeof *t->seen);
 	buf_init(&t->seen->shown);
 	t->seen->images.sight = &t->seen->sight;
-	for (int i = 0; i < t->o->images.n && !rc; i++)
-		rc = talk_image(t, t->o->images.v[i], err);
+	for (int i = 0; i < t->o->run.images.n && !rc; i++)
+		rc = talk_image(t, t->o->run.images.v[i], err);
 	return rc;
 }
 

@@ -62,23 +62,24 @@ int cmd_tokenize(const struct options *given)
 	buf_init(&text);
 	tokens_init(&ids);
 	/* A lone word that leads to a model names it. */
-	if (o.text && !o.load.model && !store_locate(o.text, &text, NULL)) {
-		o.load.model = o.text;
-		o.text = NULL;
+	if (o.said.text && !o.load.model && !store_locate(o.said.text, &text, NULL)) {
+		o.load.model = o.said.text;
+		o.said.text = NULL;
 	}
 	buf_reset(&text);
 	rc = session_open(&s, &o.load, LOAD_TOKENIZER, &err);
 	if (!rc) {
-		if (o.text)
-			buf_puts(&text, o.text);
+		if (o.said.text)
+			buf_puts(&text, o.said.text);
 		else
 			rc = file_read_fd(STDIN_FILENO, "standard input", TOKENIZER_TEXT_MAX, &text, &err);
 	}
 	if (!rc)
 		rc = tokenizer_encode(s.tok, text.p, text.n,
-		                      (o.special ? TOKENIZE_SPECIAL : 0u) | (o.around ? TOKENIZE_AROUND : 0u), &ids,
-		                      &err);
-	if (!rc && o.pieces)
+		                      (o.tokenize.special ? TOKENIZE_SPECIAL : 0u) |
+		                              (o.tokenize.around ? TOKENIZE_AROUND : 0u),
+		                      &ids, &err);
+	if (!rc && o.tokenize.pieces)
 		print_pieces(s.tok, &ids);
 	else if (!rc)
 		print_ids(&ids);

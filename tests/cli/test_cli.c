@@ -46,8 +46,8 @@ static void test_defaults(void **state)
 
 	assert_int_equal(parse("serve", &o, &err, NULL), 0);
 	assert_null(o.load.model);
-	assert_string_equal(o.host, "127.0.0.1");
-	assert_int_equal(o.port, 8080);
+	assert_string_equal(o.serve.host, "127.0.0.1");
+	assert_int_equal(o.serve.port, 8080);
 	assert_int_equal(o.load.parallel, 8);
 	assert_int_equal(o.load.arith, ARITH_FAST);
 	assert_int_equal(o.load.cpu.level, cpu_detect());
@@ -69,7 +69,7 @@ static void test_values(void **state)
 	                       "10kB", NULL),
 	                 0);
 	assert_string_equal(o.load.model, "a/b");
-	assert_int_equal(o.port, 0);
+	assert_int_equal(o.serve.port, 0);
 	assert_int_equal(o.load.parallel, 3);
 	assert_true(o.load.kv_bytes == (size_t)2 << 30);
 	assert_true(o.load.answer.temperature == 0.5 && o.load.answer.temperature_set && !o.load.answer.top_p_set);
@@ -78,22 +78,22 @@ static void test_values(void **state)
 	assert_int_equal(o.load.cpu.attention, CPU_SCALAR);
 	assert_int_equal(o.load.arith, ARITH_F32);
 	assert_int_equal(o.load.answer.think, THINK_OFF);
-	assert_int_equal(o.body_bytes, 10240);
+	assert_int_equal(o.serve.body_bytes, 10240);
 	assert_int_equal(parse("logits", &o, &err, "--split", "1,7,64", "--ids", "x", NULL), 0);
-	assert_int_equal(o.split.n, 3);
-	assert_int_equal(o.split.v[2], 64);
+	assert_int_equal(o.logits.split.n, 3);
+	assert_int_equal(o.logits.split.v[2], 64);
 	options_fini(&o);
 	/* Negative values, values that look like options, and words after --. */
 	assert_int_equal(parse("run", &o, &err, "-n", "-1", "-p", "--help", "--", "-m", NULL), 0);
-	assert_string_equal(o.prompt, "--help");
+	assert_string_equal(o.run.prompt, "--help");
 	assert_string_equal(o.load.model, "-m");
-	assert_false(o.help);
+	assert_false(o.said.help);
 	assert_int_equal(parse("tokenize", &o, &err, "one", NULL), 0);
 	assert_null(o.load.model);
-	assert_string_equal(o.text, "one");
+	assert_string_equal(o.said.text, "one");
 	assert_int_equal(parse("tokenize", &o, &err, "one", "two", NULL), 0);
 	assert_string_equal(o.load.model, "one");
-	assert_string_equal(o.text, "two");
+	assert_string_equal(o.said.text, "two");
 	options_fini(&o);
 }
 

@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	fd = held_file(data + 1, size - 1, path);
 	rc = options_parse(c, 2, argv, &o, &err);
-	if (!rc && c->bit == CMD_SERVE && !o.models_dir)
+	if (!rc && c->bit == CMD_SERVE && !o.several.dir)
 		rc = options_several(c, &o, &err);
 	if (rc && !err.msg[0])
 		abort();

@@ -73,13 +73,13 @@ static void *own(struct options *o, void *before, void *p)
 {
 	int i = 0;
 
-	while (i < o->n_owned && (!before || o->owned[i] != before))
+	while (i < o->said.n_owned && (!before || o->said.owned[i] != before))
 		i++;
-	if (i < o->n_owned)
+	if (i < o->said.n_owned)
 		free(before);
 	else
-		o->owned = xrealloc(o->owned, (size_t)++o->n_owned * sizeof *o->owned);
-	o->owned[i] = p;
+		o->said.owned = xrealloc(o->said.owned, (size_t)++o->said.n_owned * sizeof *o->said.owned);
+	o->said.owned[i] = p;
 	return p;
 }
 
@@ -113,9 +113,9 @@ static void texts(struct options *o, const struct option *op, const char *text)
 	const char **v;
 
 	/* A list from a later source replaces that of an earlier one: the file, then variables, then the command line. */
-	if (all->source != o->source)
+	if (all->source != o->said.source)
 		all->n = 0;
-	all->source = o->source;
+	all->source = o->said.source;
 	v = xcalloc((size_t)all->n + 1, sizeof *v);
 
 	if (all->n)
@@ -132,7 +132,7 @@ static int choice(const struct option *op, const char *text, struct options *o, 
 		if (cpu_level_parse(text, &level, err))
 			return err_prefix(err, "--%s", op->name);
 		*(struct choices *)field(o, op->at) = choices_all(level);
-		o->cpu_said = true;
+		o->said.cpu_said = true;
 		return 0;
 	}
 	if (op->kind == K_LOG) {
@@ -212,8 +212,8 @@ static int set(struct options *o, const struct option *op, const char *text, str
 			return err_set(err, E_ARG, "--%s: '%s' is neither true nor false", op->name, text);
 		break;
 	case K_HELP:
-		o->help = true;
-		o->help_topic = text;
+		o->said.help = true;
+		o->said.help_topic = text;
 		break;
 	case K_TEXT: *(const char **)at = text; break;
 	case K_INT:
@@ -589,7 +589,7 @@ int options_set_line(const struct command *c, struct options *o, char *name, cha
 		known = 1;
 		if (option_is_tuning(op, c->bit) && !option_is_of(op, c->bit))
 			return unknown(c, name, err);
-		if (!option_is_of(op, c->bit) || op->kind == K_HELP || op->at == offsetof(struct options, config))
+		if (!option_is_of(op, c->bit) || op->kind == K_HELP || op->at == offsetof(struct options, said.config))
 			continue;
 		if (!*text && op->kind != K_FLAG)
 			return err_set(err, E_ARG, "%s needs a value: %s = %s", name, name, op->arg);
@@ -637,9 +637,9 @@ static int set_from_file(const struct command *c, struct options *o, const char 
 
 	for (int line = 1; !rc && text; text = next, line++) {
 		if (options_at_section(text)) { /* the rest is read when all else is known */
-			o->sections = c->bit == CMD_SERVE ? text : NULL;
-			o->sections_file = path;
-			o->sections_line = line;
+			o->several.sections = c->bit == CMD_SERVE ? text : NULL;
+			o->several.file = path;
+			o->several.line = line;
 			break;
 		}
 		next = options_next_line(text);
@@ -683,19 +683,19 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 
 	/* A model of that name is ./help; a text is what it is. */
 	if (w->n_word == 1 && !strcmp(w->word[0], "help") && c->bit != CMD_TOKENIZE) {
-		o->help = true;
+		o->said.help = true;
 		return 0;
 	}
 	if (w->n_word && !*c->args)
 		return one_too_many(c, w->word[0], err);
 	if (c->bit == CMD_BENCH_SERVE) {
-		o->url = w->word[0];
-		return o->url || o->help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
+		o->remote.url = w->word[0];
+		return o->remote.url || o->said.help ? 0 : err_set(err, E_ARG, "serve needs the URL of a server");
 	}
 	if (c->bit == CMD_CACHE)
 		return 0; /* the command reads them itself */
 	if (c->bit == CMD_AGENTS) {
-		o->text = w->word[0];
+		o->said.text = w->word[0];
 		o->load.model = w->word[1];
 		return 0;
 	}
@@ -703,14 +703,14 @@ static int take_words(const struct command *c, const struct words *w, struct opt
 		return err_set(err, E_ARG, "two models were named: '%s' and '%s'", o->load.model, w->word[0]);
 	if (o->load.model && w->n_word == 2 && c->bit != CMD_SERVE)
 		return err_set(err, E_ARG, "unexpected argument '%s' (the model was given with --model)", w->word[1]);
-	if (o->load.model || (two && w->n_word == 1 && !o->prompt)) {
-		o->text = w->word[0]; /* run and tokenize look whether a lone word is a model */
+	if (o->load.model || (two && w->n_word == 1 && !o->run.prompt)) {
+		o->said.text = w->word[0]; /* run and tokenize look whether a lone word is a model */
 	} else if (w->n_word) {
 		o->load.model = w->word[0];
-		o->text = w->word[1];
+		o->said.text = w->word[1];
 	}
-	if (c->bit == CMD_RUN && w->n_word == 2 && o->prompt)
-		return err_set(err, E_ARG, "two questions were asked: -p '%s' and '%s'", o->prompt, o->text);
+	if (c->bit == CMD_RUN && w->n_word == 2 && o->run.prompt)
+		return err_set(err, E_ARG, "two questions were asked: -p '%s' and '%s'", o->run.prompt, o->said.text);
 	return 0;
 }
 
@@ -721,14 +721,14 @@ static int set_all(const struct command *c, const struct words *w, struct option
 	int rc = 0;
 
 	for (int i = 0; i < w->n_option; i++)
-		if (w->option[i].op->at == offsetof(struct options, config))
+		if (w->option[i].op->at == offsetof(struct options, said.config))
 			config = w->option[i].text;
 	if (config && *config)
 		rc = set_from_file(c, o, config, err);
-	o->source++;
+	o->said.source++;
 	if (!rc)
 		rc = set_from_environment(c, o, err);
-	o->source++;
+	o->said.source++;
 	for (int i = 0; i < w->n_option && !rc; i++) {
 		given[w->option[i].op - option_table] = true;
 		rc = set(o, w->option[i].op, w->option[i].text, err);
@@ -747,9 +747,9 @@ int options_parse(const struct command *c, int argc, char **argv, struct options
 	rc = divide(c, argc, argv, &w, err);
 	if (!rc)
 		rc = set_all(c, &w, o, given, err);
-	o->word = own(o, NULL, w.word);
-	o->n_word = w.n_word;
-	if (!rc && !o->help)
+	o->said.word = own(o, NULL, w.word);
+	o->said.n_word = w.n_word;
+	if (!rc && !o->said.help)
 		rc = options_refuse_idle(c, o, given, err);
 	if (!rc)
 		rc = take_words(c, &w, o, err);
@@ -797,21 +797,21 @@ int options_finish(struct options *o, struct err *err)
 
 	if (rc)
 		return rc;
-	if (o->api_key && !*o->api_key)
+	if ((o->serve.api_key && !*o->serve.api_key) || (o->remote.api_key && !*o->remote.api_key))
 		return err_set(err, E_ARG, "--api-key: the key is empty; leave the option out where there is none");
 	return kv_policy_parse(&o->load.kv, &o->kv_ask, err);
 }
 
 void options_fini(struct options *o)
 {
-	for (int i = 0; i < o->n_model; i++)
-		options_fini(&o->model[i]);
-	free(o->model);
-	o->model = NULL;
-	o->n_model = 0;
-	for (int i = 0; i < o->n_owned; i++)
-		free(o->owned[i]);
-	free(o->owned);
-	o->owned = NULL;
-	o->n_owned = 0;
+	for (int i = 0; i < o->several.n_model; i++)
+		options_fini(&o->several.model[i]);
+	free(o->several.model);
+	o->several.model = NULL;
+	o->several.n_model = 0;
+	for (int i = 0; i < o->said.n_owned; i++)
+		free(o->said.owned[i]);
+	free(o->said.owned);
+	o->said.owned = NULL;
+	o->said.n_owned = 0;
 }

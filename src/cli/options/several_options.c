@@ -21,19 +21,20 @@ static struct options *add_model(struct options *o, const char *model)
 {
 	struct options *m;
 
-	o->model = xrealloc(o->model, size_mul((size_t)o->n_model + 1, sizeof *o->model));
-	m = &o->model[o->n_model++];
+	o->several.model = xrealloc(o->several.model,
+	                            size_mul((size_t)o->several.n_model + 1, sizeof *o->several.model));
+	m = &o->several.model[o->several.n_model++];
 	*m = *o;
-	m->model = NULL;
-	m->n_model = 0;
-	m->owned = NULL;
-	m->n_owned = 0;
-	m->source = o->source + 1; /* a list of the section replaces that of the server */
+	m->several.model = NULL;
+	m->several.n_model = 0;
+	m->said.owned = NULL;
+	m->said.n_owned = 0;
+	m->said.source = o->said.source + 1; /* a list of the section replaces that of the server */
 	m->alias = m->load.lora = m->load.draft.model = (struct texts){ 0 };
 	m->load.mmproj = NULL;
 	m->load.memory_bytes = 0;
 	m->load.model = model;
-	m->section = NULL;
+	m->its.section = NULL;
 	return m;
 }
 
@@ -45,8 +46,8 @@ static bool own_line(struct options *m, const char *name, const char *value, str
 
 	err->code = 0;
 	if (!strcmp(name, "pinned")) {
-		m->pinned = !*value || !strcmp(value, "true") || !strcmp(value, "on") || !strcmp(value, "yes");
-		if (!m->pinned && strcmp(value, "false") && strcmp(value, "off") && strcmp(value, "no"))
+		m->its.pinned = !*value || !strcmp(value, "true") || !strcmp(value, "on") || !strcmp(value, "yes");
+		if (!m->its.pinned && strcmp(value, "false") && strcmp(value, "off") && strcmp(value, "no"))
 			err_set(err, E_ARG, "pinned: '%s' is neither true nor false", value);
 		return true;
 	}
@@ -55,7 +56,7 @@ static bool own_line(struct options *m, const char *name, const char *value, str
 	v = strtol(value, &end, 10);
 	if (!*value || *end || v < 0 || v > 1000000000)
 		err_set(err, E_ARG, "unload-after: '%s' is not a whole number of seconds from 0 to 1000000000", value);
-	m->unload_after = (int)v;
+	m->its.unload_after = (int)v;
 	return true;
 }
 
@@ -106,22 +107,22 @@ static int end_section(struct options *o, struct options *m, struct buf *said, s
 {
 	if (!m)
 		return 0;
-	m->section = options_own(o, buf_take(said));
+	m->its.section = options_own(o, buf_take(said));
 	return m->load.model ? 0 : err_set(err, E_ARG, "the [model] above has no line \"model = NAME\"");
 }
 
 static int sections(const struct command *c, struct options *o, struct err *err)
 {
 	struct options *m = NULL;
-	char *text = o->sections, *next;
-	int rc = 0, line = o->sections_line;
+	char *text = o->several.sections, *next;
+	int rc = 0, line = o->several.line;
 	struct buf said;
 
 	buf_init(&said);
 	for (; text && !rc; text = next, line++) {
 		next = options_next_line(text);
 		if (is_header(text)) {
-			if (!(rc = end_section(o, m, &said, err)) && o->n_model >= MODELS_MAX)
+			if (!(rc = end_section(o, m, &said, err)) && o->several.n_model >= MODELS_MAX)
 				rc = err_set(err, E_LIMIT, "more than %d models", MODELS_MAX);
 			if (!rc)
 				m = add_model(o, NULL);
@@ -131,10 +132,10 @@ static int sections(const struct command *c, struct options *o, struct err *err)
 			rc = section_line(c, m, text, &said, err);
 		}
 		if (rc)
-			err_prefix(err, "%s:%d", o->sections_file, line);
+			err_prefix(err, "%s:%d", o->several.file, line);
 	}
 	if (!rc && (rc = end_section(o, m, &said, err)))
-		err_prefix(err, "%s:%d", o->sections_file, line);
+		err_prefix(err, "%s:%d", o->several.file, line);
 	buf_fini(&said);
 	return rc;
 }
@@ -167,31 +168,31 @@ static int folder(struct options *o, struct err *err)
 	struct dirent **v;
 	int n, rc = 0;
 
-	if (!o->models_dir)
+	if (!o->several.dir)
 		return 0;
-	n = scandir(o->models_dir, &v, NULL, alphasort);
+	n = scandir(o->several.dir, &v, NULL, alphasort);
 	if (n < 0)
-		return err_set(err, E_IO, "--models-dir %s: it cannot be read", o->models_dir);
+		return err_set(err, E_IO, "--models-dir %s: it cannot be read", o->several.dir);
 	for (int i = 0; i < n; i++) {
-		if (!rc && is_model(o->models_dir, v[i]->d_name)) {
+		if (!rc && is_model(o->several.dir, v[i]->d_name)) {
 			struct buf path;
 
 			buf_init(&path);
-			buf_printf(&path, "%s/%s", o->models_dir, v[i]->d_name);
-			if (o->n_model >= MODELS_MAX)
-				rc = err_set(err, E_LIMIT, "--models-dir %s: more than %d models", o->models_dir,
+			buf_printf(&path, "%s/%s", o->several.dir, v[i]->d_name);
+			if (o->several.n_model >= MODELS_MAX)
+				rc = err_set(err, E_LIMIT, "--models-dir %s: more than %d models", o->several.dir,
 				             MODELS_MAX);
 			else
-				add_model(o, options_own(o, buf_take(&path)))->found = true;
+				add_model(o, options_own(o, buf_take(&path)))->its.found = true;
 			buf_fini(&path);
 		}
 		free(v[i]);
 	}
 	free(v);
-	if (!rc && !o->n_model)
+	if (!rc && !o->several.n_model)
 		rc = err_set(err, E_MISSING,
 		             "--models-dir %s: no model is in it (a folder with config.json, or a file .gguf)",
-		             o->models_dir);
+		             o->several.dir);
 	return rc;
 }
 
@@ -199,8 +200,8 @@ static int folder(struct options *o, struct err *err)
 
 static int all_models(const struct command *c, struct options *o, struct err *err)
 {
-	const char *first = o->load.model, *const *word = o->word;
-	int rc = 0, n = o->n_word;
+	const char *first = o->load.model, *const *word = o->said.word;
+	int rc = 0, n = o->said.n_word;
 
 	if (first)
 		add_model(o, first);
@@ -215,8 +216,8 @@ static int all_models(const struct command *c, struct options *o, struct err *er
 		               o->load.mmproj ? "--mmproj" :
 		               o->load.lora.n ? "--lora" :
 		                                "--draft-model");
-	for (int i = 0; i < o->n_model && !rc; i++)
-		rc = options_finish(&o->model[i], err);
+	for (int i = 0; i < o->several.n_model && !rc; i++)
+		rc = options_finish(&o->several.model[i], err);
 	return rc;
 }
 
@@ -234,17 +235,17 @@ int options_again(const struct options *o, struct options *out, struct err *err)
 	while (c->bit != CMD_SERVE)
 		c++;
 	*out = *o;
-	out->model = NULL;
-	out->n_model = 0;
-	out->owned = NULL;
-	out->n_owned = 0;
-	out->sections = NULL;
-	if (o->sections_file) {
-		rc = options_read_file(out, o->sections_file, &text, err);
-		for (int line = 1; !rc && text && !out->sections; line++) {
+	out->several.model = NULL;
+	out->several.n_model = 0;
+	out->said.owned = NULL;
+	out->said.n_owned = 0;
+	out->several.sections = NULL;
+	if (o->several.file) {
+		rc = options_read_file(out, o->several.file, &text, err);
+		for (int line = 1; !rc && text && !out->several.sections; line++) {
 			if (options_at_section(text)) {
-				out->sections = text;
-				out->sections_line = line;
+				out->several.sections = text;
+				out->several.line = line;
 			} else {
 				text = options_next_line(text);
 			}
@@ -252,5 +253,5 @@ int options_again(const struct options *o, struct options *out, struct err *err)
 	}
 	if (!rc)
 		rc = all_models(c, out, err);
-	return rc || out->n_model ? rc : err_set(err, E_MISSING, "%s: no [model] is in it", o->sections_file);
+	return rc || out->several.n_model ? rc : err_set(err, E_MISSING, "%s: no [model] is in it", o->several.file);
 }

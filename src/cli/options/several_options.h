@@ -15,7 +15,7 @@ int options_again(const struct options *o, struct options *out, struct err *err)
 /* Whether serve is asked for several models.  For options that are parsed. */
 static inline bool options_are_several(const struct options *o)
 {
-	return o->n_word > 1 || o->sections || o->models_dir;
+	return o->said.n_word > 1 || o->several.sections || o->several.dir;
 }
 
 /* ---- of options.c ---- */
