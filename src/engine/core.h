@@ -41,17 +41,9 @@ enum { PASSED_MAX = 32, NEAR_MAX = PLACE_TAIL / PLACE_NEAR * 2 };
 /* States whose memory is got ahead of time while answers run; those of the grid leave all but one of them to others. */
 enum { READY_STATES = 4 };
 
-/* A request, which is also the sequence it makes. */
-struct request {
-	atomic_int refs;    /* one of the reader's, one of the engine's */
-	atomic_bool cancel; /* set by anyone, read by the engine at each step */
-	struct outbox out;
-	struct request *next;  /* in the inbox or among the waiting */
-	uint64_t age;          /* number of its submission; the smaller is served first */
-	struct client *client; /* until it ends */
-
-	/* The request as submitted; constant. */
-	int n_prompt, out_max; /* out_max: max_tokens, or less where the context ends */
+/* A request as it was submitted; constant. */
+struct request_ask {
+	int out_max; /* max_tokens, or less where the context ends */
 	int32_t *stop_token;
 	int n_stop_token;
 	bool no_cache;
@@ -65,27 +57,24 @@ struct request {
 	int64_t deadline_ns; /* INT64_MAX: none */
 	void (*on_logits)(void *arg, int pos, const float *row, int vocab);
 	void *on_logits_arg;
-	struct rows *rows; /* of the prompt, for request_rows */
-	int second;        /* INT32_MAX: none */
+	int second; /* INT32_MAX: none */
+};
 
-	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
-	 * every cache is at pos, and pos < n_tok unless max_tokens is 0. */
-	int32_t *tok; /* [n_prompt + out_max]; below 0: rows of a span (spans.h) */
-	struct brought brought;
-	int n_tok, pos;
-	int slot;          /* -1: not running */
+/* What the scheduler knows of it; see sched.c. */
+struct request_sched {
 	bool started;      /* was admitted once */
 	uint64_t skip;     /* not to be considered again in this round */
-	bool hurry;        /* its last chunk ended soon: see sched.c */
+	bool hurry;        /* its last chunk ended soon */
 	int64_t passed_ns; /* since when others pass that need less memory; 0: not */
 	int n_preempted;
-	struct park park; /* its memory while it waits to run again */
-	int n_cached;     /* restored from a kept prefix, at first */
-	int progress;     /* of the prompt, as last told */
-	int split_at;     /* chunks taken, for split */
-	/* The prefix store's: see reuse.c. */
-	int learned; /* the last place on the way, or where it resumed: prefixes up to here need no more snapshots */
-	int kept_at; /* the last state kept or resumed from, on the way to pos */
+	int split_at; /* chunks taken, for ask.split */
+};
+
+/* What the prefix store keeps of it; see reuse.c. */
+struct request_reuse {
+	int n_cached; /* restored from a kept prefix, at first */
+	int learned;  /* the last place on the way, or where it resumed: prefixes up to here need no more snapshots */
+	int kept_at;  /* the last state kept or resumed from, on the way to pos */
 	struct place_at passed[PASSED_MAX]; /* in this step: where its state will have been foreseen */
 	int n_passed;
 	struct place_pitch pitch;      /* since it was admitted last */
@@ -96,37 +85,66 @@ struct request {
 	uint64_t ahead;                /* age of the running request it waits for; AHEAD_NONE: none */
 	int ahead_at;                  /* the position that the running request must reach */
 	struct prefix_report report;
-	int reported; /* rows before this position were given to on_logits */
+};
 
-	/* Tokens guessed to follow the last one, for the next step alone. */
-	int32_t draft[DRAFT_MAX];
-	int n_draft, draft_by;      /* draft_by: index of the drafter; -1: what is given */
-	int draft_dare;             /* the drafter that is asked first in this step, to learn of it; -1: none */
-	int n_draft_max;            /* most that were allowed by the ask */
+/* Tokens guessed to follow the last one, for the next step alone, and how guessing went. */
+struct request_drafts {
+	int32_t tok[DRAFT_MAX];
+	int n, by;                  /* by: index of the drafter; -1: what is given */
+	int dare;                   /* the drafter that is asked first in this step, to learn of it; -1: none */
+	int n_max;                  /* most that were allowed by the ask */
 	int n_accepted, n_rejected; /* of all rounds */
 	struct draft_try tries[DRAFTERS_MAX];
 	struct {
 		int32_t *tok;
 		int n, at; /* at: tokens that the answer is known to begin with; n is 0 once one was wrong */
 	} expect;          /* of the ask */
+};
 
-	/* From logits to text. */
+/* From logits to text; see verify.c. */
+struct request_text {
 	struct sampler sampler;
 	struct lead_run lead;
 	struct mask_source *mask; /* NULL: every token may be picked */
-	bool has_text;            /* false: the engine has no tokenizer */
+	bool is_made;             /* false: the engine has no tokenizer */
 	struct detok detok;
 	struct stops stops;
 	char **stop; /* [n_stop] the strings that stops looks for */
 	int n_stop;
-	uint32_t *text_end;      /* [out_max] with stop strings: bytes of text after each token */
-	uint32_t text_n;         /* bytes of the answer's text, those included that stops holds back */
-	uint32_t text_out;       /* bytes given to the reader */
+	uint32_t *end;           /* [out_max] with stop strings: bytes of text after each token */
+	uint32_t n;              /* bytes of the answer's text, those included that stops holds back */
+	uint32_t n_out;          /* bytes given to the reader */
 	struct buf piece, shown; /* a step's text before and after stops */
+};
+
+/* A request, which is also the sequence it makes. */
+struct request {
+	atomic_int refs;    /* one of the reader's, one of the engine's */
+	atomic_bool cancel; /* set by anyone, read by the engine at each step */
+	struct outbox out;
+	struct request *next;  /* in the inbox or among the waiting */
+	uint64_t age;          /* number of its submission; the smaller is served first */
+	struct client *client; /* until it ends */
+	struct request_ask ask;
+
+	/* The sequence.  tok[n_prompt..n_tok) is the answer so far.  Between two steps
+	 * every cache is at pos, and pos < n_tok unless max_tokens is 0. */
+	int32_t *tok; /* [n_prompt + ask.out_max]; below 0: rows of a span (spans.h) */
+	int n_prompt, n_tok, pos;
+	int slot; /* -1: not running */
+	struct brought brought;
+	struct rows *rows; /* of the prompt, for request_rows */
+	struct park park;  /* its memory while it waits to run again */
+	struct request_sched sched;
+	struct request_reuse reuse;
+	struct request_drafts drafts;
+	struct request_text text;
+	int progress; /* of the prompt, as last told */
+	int reported; /* rows before this position were given to on_logits */
 
 	/* The end, once it is decided. */
 	bool ending;
-	bool broken; /* by a fault: sampler, lead, mask, detok, stops and text are not looked at again */
+	bool broken; /* by a fault: text is not looked at again */
 	enum finish finish;
 	const char *stop_text;
 	int end_pos; /* the answer's text ends here; < pos after a stop string */

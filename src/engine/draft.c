@@ -70,13 +70,13 @@ static struct draft_seq seq_of(const struct engine *e, struct request *r)
 		.n_tok = r->n_tok,
 		.pos = r->pos,
 		.n_prompt = r->n_prompt,
-		.n_known = r->n_cached,
-		.plan = &r->plan,
-		.salt = r->salt,
+		.n_known = r->reuse.n_cached,
+		.plan = &r->ask.plan,
+		.salt = r->ask.salt,
 		.now = engine_now(e),
-		.secret = r->no_cache,
-		.sampler = &r->sampler,
-		.mask = r->mask,
+		.secret = r->ask.no_cache,
+		.sampler = &r->text.sampler,
+		.mask = r->text.mask,
 	};
 }
 
@@ -85,14 +85,14 @@ static struct draft_seq seq_of(const struct engine *e, struct request *r)
  * caches are to be looked at is not run past. */
 static int draft_room(const struct engine *e, const struct request *r)
 {
-	int n = r->n_draft_max, left = r->n_prompt + r->out_max - r->n_tok - 1;
+	int n = r->drafts.n_max, left = r->n_prompt + r->ask.out_max - r->n_tok - 1;
 
 	if (n > e->opts.n_draft)
 		n = e->opts.n_draft;
 	if (r->n_tok - r->pos != 1)
 		return 0;
-	if (r->resume_at > r->pos && left > r->resume_at - r->pos - 1)
-		left = r->resume_at - r->pos - 1;
+	if (r->ask.resume_at > r->pos && left > r->ask.resume_at - r->pos - 1)
+		left = r->ask.resume_at - r->pos - 1;
 	if (e->place_block && left > e->place_block - 1 - r->pos % e->place_block)
 		left = e->place_block - 1 - r->pos % e->place_block;
 	return left < n ? left : n;
@@ -102,10 +102,10 @@ static int draft_room(const struct engine *e, const struct request *r)
 static int sound(const struct request *r, const int32_t *draft, int n)
 {
 	for (int i = 0; i < n; i++) {
-		if (draft[i] < 0 || draft[i] >= r->sampler.n_vocab)
+		if (draft[i] < 0 || draft[i] >= r->text.sampler.n_vocab)
 			return i;
-		for (int k = 0; k < r->n_stop_token; k++)
-			if (draft[i] == r->stop_token[k])
+		for (int k = 0; k < r->ask.n_stop_token; k++)
+			if (draft[i] == r->ask.stop_token[k])
 				return i;
 	}
 	return n;
@@ -116,11 +116,11 @@ static int expected(struct request *r, int32_t *out, int max)
 {
 	int said = r->n_tok - r->n_prompt, n = 0;
 
-	for (; r->expect.at < said && r->expect.at < r->expect.n; r->expect.at++)
-		if (r->tok[r->n_prompt + r->expect.at] != r->expect.tok[r->expect.at])
-			r->expect.n = 0;
-	for (; n < max && said + n < r->expect.n; n++)
-		out[n] = r->expect.tok[said + n];
+	for (; r->drafts.expect.at < said && r->drafts.expect.at < r->drafts.expect.n; r->drafts.expect.at++)
+		if (r->tok[r->n_prompt + r->drafts.expect.at] != r->drafts.expect.tok[r->drafts.expect.at])
+			r->drafts.expect.n = 0;
+	for (; n < max && said + n < r->drafts.expect.n; n++)
+		out[n] = r->drafts.expect.tok[said + n];
 	return n;
 }
 
@@ -129,7 +129,7 @@ static int given(struct request *r, int32_t *out, int max)
 {
 	int n = expected(r, out, max);
 
-	return n ? n : lead_ahead(&r->lead, out, max);
+	return n ? n : lead_ahead(&r->text.lead, out, max);
 }
 
 static double belief(const struct draft_odds *own, const struct draft_odds *all)
@@ -140,9 +140,9 @@ static double belief(const struct draft_odds *own, const struct draft_odds *all)
 }
 
 /* Expected number of accepted drafts of drafter k for r. */
-static double share_of(const struct engine *e, const struct request *r, int k)
+static double share_of(const struct engine *e, const struct request_drafts *d, int k)
 {
-	return belief(&r->tries[k].odds, &e->drafting.odds[k]);
+	return belief(&d->tries[k].odds, &e->drafting.odds[k]);
 }
 
 /* Measured time of drafter k for one guess, or for one block where it guesses in blocks. */
@@ -241,7 +241,7 @@ static double first_ns(struct engine *e, struct request *r, int k)
 static double rate_of(const struct engine *e, const struct request *r, int k, int max, const struct draft_deal *deal,
                       double may_ns, double *saves)
 {
-	struct draft_bid bid = { .share = share_of(e, r, k), .max = most_of(e, k, max) };
+	struct draft_bid bid = { .share = share_of(e, &r->drafts, k), .max = most_of(e, k, max) };
 	struct draft_deal one = *deal;
 	double rate;
 
@@ -249,7 +249,7 @@ static double rate_of(const struct engine *e, const struct request *r, int k, in
 	one.may_ns = may_ns;
 	rate = draft_deal(&one, &bid, 1);
 	*saves = draft_saves(&one, rate) *
-	         draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt, r->n_prompt + r->out_max - r->n_tok);
+	         draft_more(&e->drafting.lengths, r->n_tok - r->n_prompt, r->n_prompt + r->ask.out_max - r->n_tok);
 	return rate;
 }
 
@@ -274,7 +274,7 @@ static bool makes_good(struct engine *e, struct request *r, int k, int max, cons
 		if (i == k || first_ns(e, r, i) > 0)
 			continue;
 		rate_of(e, r, i, max, deal, HUGE_VAL, &theirs);
-		theirs = belief(&r->tries[i].said, &e->drafting.said[i]) * (theirs < saves ? theirs : saves);
+		theirs = belief(&r->drafts.tries[i].said, &e->drafting.said[i]) * (theirs < saves ? theirs : saves);
 		beside = theirs > beside ? theirs : beside;
 	}
 	return saves - beside >= SURE * first;
@@ -283,7 +283,7 @@ static bool makes_good(struct engine *e, struct request *r, int k, int max, cons
 /* Has drafter k anything to say of r? */
 static bool speaks(const struct engine *e, const struct request *r, int k)
 {
-	return r->mask || !e->opts.drafter[k]->held;
+	return r->text.mask || !e->opts.drafter[k]->held;
 }
 
 /* Is it another drafter that should be asked, or none: one that is asked after k is
@@ -292,8 +292,8 @@ static bool better_not(struct engine *e, struct request *r, int k, int max, cons
 {
 	double saves, own = rate_of(e, r, k, max, deal, may(e, k), &saves);
 
-	if (r->draft_dare >= 0)
-		return r->draft_dare != k;
+	if (r->drafts.dare >= 0)
+		return r->drafts.dare != k;
 	if (!makes_good(e, r, k, max, deal))
 		return true;
 	for (int i = k + 1; i < e->opts.n_drafter && e->drafting.odds[k].tried >= TRIED_MIN; i++)
@@ -316,14 +316,14 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 		struct request *r = s->run[i];
 		int max = most_of(e, k, draft_room(e, r));
 
-		if (max < 1 || r->n_draft || r->ending || !speaks(e, r, k))
+		if (max < 1 || r->drafts.n || r->ending || !speaks(e, r, k))
 			continue;
 		g->bid[n] = (struct draft_bid){
-			.share = share_of(e, r, k), .first_ns = first_ns(e, r, k), .max = max, .n = max
+			.share = share_of(e, &r->drafts, k), .first_ns = first_ns(e, r, k), .max = max, .n = max
 		};
 		if (!e->opts.draft_fixed && better_not(e, r, k, max, deal))
 			g->bid[n].max = 0;
-		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->draft };
+		g->ask[n++] = (struct draft_ask){ .seq = seq_of(e, r), .out = r->drafts.tok };
 	}
 	set_price(e, k, deal);
 	deal->may_ns = may(e, k);
@@ -332,15 +332,15 @@ static int invite(struct engine *e, int k, struct draft_deal *deal)
 	for (int i = 0; i < n; i++) {
 		struct request *r = g->of[g->ask[i].seq.slot];
 
-		if (g->bid[i].n && r->draft_dare != k)
+		if (g->bid[i].n && r->drafts.dare != k)
 			g->dare[k] = WAIT_FIRST;
-		if (!e->opts.draft_fixed && r->draft_dare == k && !g->bid[i].n)
+		if (!e->opts.draft_fixed && r->drafts.dare == k && !g->bid[i].n)
 			g->bid[i].n = taste(e, k, draft_room(e, r), deal);
-		else if (!e->opts.draft_fixed && r->draft_dare < 0)
-			tried |= try_again(e, k, &r->tries[k], &g->bid[i], draft_room(e, r), deal, tried);
+		else if (!e->opts.draft_fixed && r->drafts.dare < 0)
+			tried |= try_again(e, k, &r->drafts.tries[k], &g->bid[i], draft_room(e, r), deal, tried);
 		if (!i) {
-			g->wait[k] = r->tries[k].wait;
-			g->idle[k] = r->tries[k].idle;
+			g->wait[k] = r->drafts.tries[k].wait;
+			g->idle[k] = r->drafts.tries[k].idle;
 		}
 		if (g->bid[i].n) {
 			g->bid[n_ask] = g->bid[i];
@@ -468,26 +468,28 @@ static void receive(struct engine *e, int k, int n_ask, struct draft_deal *deal,
 		late |= g->ask[i].caught > CAUGHT_EACH;
 		assert(g->ask[i].n >= 0 && g->ask[i].n <= g->asked[r->slot]);
 		paid += paid_for(e, k, g->ask[i].n);
-		draft_odds_learn(&r->tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
+		draft_odds_learn(&r->drafts.tries[k].said, g->ask[i].n > 0, !g->ask[i].n, FADE_OWN);
 		draft_odds_learn(&g->said[k], g->ask[i].n > 0, !g->ask[i].n, FADE_ALL);
 		if (!g->ask[i].n && g->ask[i].caught < g->ask[i].most)
-			r->tries[k].idle = r->tries[k].wait; /* nothing was learned of it: again in the next step */
-		g->ask[i].n = sound(r, r->draft, g->ask[i].n);
+			r->drafts.tries[k].idle =
+				r->drafts.tries[k].wait; /* nothing was learned of it: again in the next step */
+		g->ask[i].n = sound(r, r->drafts.tok, g->ask[i].n);
 		if (!draft_own(&g->ask[i], legal, &g->ask[i])) {
 			request_break(r, g->ask[i].broken);
 			continue;
 		}
-		r->n_draft = g->ask[i].n;
-		r->draft_by = k;
-		deal->rows += r->n_draft;
-		for (int j = 0; j < r->n_draft; j++)
+		r->drafts.n = g->ask[i].n;
+		r->drafts.by = k;
+		deal->rows += r->drafts.n;
+		for (int j = 0; j < r->drafts.n; j++)
 			deal->tokens += gain *= g->bid[i].share;
 	}
 	deal->ns += (double)ns;
 	/* A guess that came with much to catch up was not a guess's price; the next one has less before it. */
 	if (paid && (late || caught > paid + n_ask)) {
 		for (int i = 0; i < n_ask; i++)
-			g->of[g->ask[i].seq.slot]->tries[k].idle = g->of[g->ask[i].seq.slot]->tries[k].wait;
+			g->of[g->ask[i].seq.slot]->drafts.tries[k].idle =
+				g->of[g->ask[i].seq.slot]->drafts.tries[k].wait;
 		g->asked_at[k] = g->cost.now - WAIT_MOST;
 	}
 	if (late)
@@ -513,12 +515,12 @@ static void choose_dare(struct engine *e, struct draft_deal *deal)
 			struct request *r = s->run[i];
 			double cost;
 
-			if (draft_room(e, r) < 1 || r->n_draft || r->ending || !speaks(e, r, k))
+			if (draft_room(e, r) < 1 || r->drafts.n || r->ending || !speaks(e, r, k))
 				continue;
 			cost = token_ns(e, k) + first_ns(e, r, k);
 			if (cost > g->purse || cost + draft_longer(deal, 1) > may(e, k))
 				continue;
-			r->draft_dare = k;
+			r->drafts.dare = k;
 			g->purse -= cost;
 			g->asked_at[k] = g->cost.now;
 			g->dare[k] = after < WAIT_FIRST ? WAIT_FIRST : after < WAIT_MOST ? 2 * after : WAIT_MOST;
@@ -552,12 +554,12 @@ void draft_propose(struct engine *e)
 
 		int max = draft_room(e, r);
 
-		r->draft_by = NOBODY;
-		r->draft_dare = NOBODY;
-		r->n_draft = max > 0 ? sound(r, r->draft, given(r, r->draft, max)) : 0;
+		r->drafts.by = NOBODY;
+		r->drafts.dare = NOBODY;
+		r->drafts.n = max > 0 ? sound(r, r->drafts.tok, given(r, r->drafts.tok, max)) : 0;
 		g->of[r->slot] = r;
 		if (r->n_tok - r->pos == 1)
-			deal.rows += 1 + r->n_draft, deal.tokens += 1 + r->n_draft;
+			deal.rows += 1 + r->drafts.n, deal.tokens += 1 + r->drafts.n;
 		else
 			prompts = true;
 	}
@@ -644,7 +646,7 @@ void draft_timed(struct engine *e, int64_t ns)
 static bool pays(const struct engine *e, const struct request *r, int k, int n)
 {
 	struct draft_deal deal = { .cost = &e->drafting.cost, .rows = 1, .tokens = 1, .rows_max = e->opts.step_rows };
-	int left = r->n_prompt + r->out_max - r->n_tok - 1, max = r->n_draft_max;
+	int left = r->n_prompt + r->ask.out_max - r->n_tok - 1, max = r->drafts.n_max;
 	double saves;
 
 	max = max < e->opts.n_draft ? max : e->opts.n_draft;
@@ -658,7 +660,7 @@ static bool pays(const struct engine *e, const struct request *r, int k, int n)
 /* Should drafter k compute what it is shown of r? All of a prompt, or nothing. */
 static bool follows(const struct engine *e, struct request *r, int k, int n)
 {
-	struct draft_try *t = &r->tries[k];
+	struct draft_try *t = &r->drafts.tries[k];
 
 	if (e->opts.draft_fixed)
 		return true;
@@ -687,7 +689,7 @@ void draft_follow(struct engine *e)
 			struct request *r = b->item[i].req;
 			struct draft_run run = { .row = b->item[i].row, .n = b->item[i].keep };
 
-			if (!r->n_draft_max)
+			if (!r->drafts.n_max)
 				continue;
 			run.seq = seq_of(e, r);
 			run.seq.follow = follows(e, r, k, run.n);
@@ -707,18 +709,18 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 	/* Where the answer ended it is unknown whether the next draft was right. */
 	int wrong = accepted < drafted && !r->ending;
 
-	if (!drafted || r->draft_by == NOBODY)
+	if (!drafted || r->drafts.by == NOBODY)
 		return;
-	by = &e->stats.drafter[r->draft_by];
-	r->n_accepted += accepted;
-	r->n_rejected += drafted - accepted;
+	by = &e->stats.drafter[r->drafts.by];
+	r->drafts.n_accepted += accepted;
+	r->drafts.n_rejected += drafted - accepted;
 	by->drafted += drafted;
 	by->accepted += accepted;
 	by->rounds++;
-	e->drafting.round.drafted[r->draft_by] += drafted;
-	e->drafting.round.right[r->draft_by] += accepted;
-	draft_odds_learn(&r->tries[r->draft_by].odds, accepted, wrong, FADE_OWN);
-	draft_odds_learn(&e->drafting.odds[r->draft_by], accepted, wrong, FADE_ALL);
+	e->drafting.round.drafted[r->drafts.by] += drafted;
+	e->drafting.round.right[r->drafts.by] += accepted;
+	draft_odds_learn(&r->drafts.tries[r->drafts.by].odds, accepted, wrong, FADE_OWN);
+	draft_odds_learn(&e->drafting.odds[r->drafts.by], accepted, wrong, FADE_ALL);
 }
 
 void draft_learn(struct engine *e, struct request *r)
@@ -747,7 +749,7 @@ void draft_forget(struct engine *e, int slot)
 
 bool draft_fetches(struct engine *e, struct request *r)
 {
-	for (int k = 0; k < e->opts.n_drafter && r->n_draft_max; k++) {
+	for (int k = 0; k < e->opts.n_drafter && r->drafts.n_max; k++) {
 		struct drafter *d = e->opts.drafter[k];
 		struct model *m;
 		struct prefix *p = d->ops->kept ? d->ops->kept(d, &m) : NULL;
@@ -755,8 +757,8 @@ bool draft_fetches(struct engine *e, struct request *r)
 
 		if (!p || !p->tier)
 			continue;
-		prefix_find(p, r->salt, r->tok, r->n_tok, &hit);
-		if (p->tier->fetch(p->tier, r->salt, r->tok, r->n_tok, hit.at))
+		prefix_find(p, r->ask.salt, r->tok, r->n_tok, &hit);
+		if (p->tier->fetch(p->tier, r->ask.salt, r->tok, r->n_tok, hit.at))
 			return true;
 	}
 	return false;

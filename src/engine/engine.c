@@ -28,35 +28,45 @@ int64_t engine_now(const struct engine *e)
 
 /* ---- requests ---- */
 
+static void ask_fini(struct request_ask *k)
+{
+	free(k->stop_token);
+	free(k->split);
+	free(k->salt);
+	place_plan_fini(&k->plan);
+}
+
+static void text_fini(struct request_text *t)
+{
+	sampler_fini(&t->sampler);
+	lead_fini(&t->lead);
+	if (t->mask)
+		t->mask->ops->free(t->mask);
+	if (t->is_made)
+		stops_fini(&t->stops);
+	for (int i = 0; i < t->n_stop; i++)
+		free(t->stop[i]);
+	free(t->stop);
+	buf_fini(&t->piece);
+	buf_fini(&t->shown);
+	free(t->end);
+}
+
 void request_unref(struct request *r)
 {
 	if (atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	outbox_fini(&r->out);
-	free(r->stop_token);
-	free(r->split);
-	free(r->expect.tok);
-	free(r->salt);
+	ask_fini(&r->ask);
+	free(r->drafts.expect.tok);
 	rows_close(r->rows);
-	place_plan_fini(&r->plan);
 	free(r->tok);
 	brought_fini(&r->brought);
 	if (r->broken) {
 		request_give_up(r);
 		return;
 	}
-	sampler_fini(&r->sampler);
-	lead_fini(&r->lead);
-	if (r->mask)
-		r->mask->ops->free(r->mask);
-	if (r->has_text)
-		stops_fini(&r->stops);
-	for (int i = 0; i < r->n_stop; i++)
-		free(r->stop[i]);
-	free(r->stop);
-	buf_fini(&r->piece);
-	buf_fini(&r->shown);
-	free(r->text_end);
+	text_fini(&r->text);
 	free(r);
 }
 
@@ -146,37 +156,53 @@ static int sampling_init(struct engine *e, struct request *r, const struct ask *
 		p.end_token = a->stop_token;
 		p.n_end_token = a->n_stop_token;
 	}
-	if (lead_init(&r->lead, a->lead, vocab, err))
+	if (lead_init(&r->text.lead, a->lead, vocab, err))
 		return err->code;
-	return sampler_init(&r->sampler, &p, vocab, r->tok, r->n_prompt, err);
+	return sampler_init(&r->text.sampler, &p, vocab, r->tok, r->n_prompt, err);
 }
 
 /* Sets up a request's conversion of ids to text. */
-static int text_init(struct engine *e, struct request *r, const struct ask *a, struct err *err)
+static int text_init(struct request_text *t, const struct tokenizer *tok, int out_max, const struct ask *a,
+                     struct err *err)
 {
 	size_t *len;
 	int rc;
 
-	if (!e->tok)
+	if (!tok)
 		return 0;
-	r->stop = xcalloc((size_t)a->n_stop + 1, sizeof(*r->stop));
+	t->stop = xcalloc((size_t)a->n_stop + 1, sizeof(*t->stop));
 	len = xcalloc((size_t)a->n_stop + 1, sizeof(*len));
 	for (int i = 0; i < a->n_stop; i++) {
 		len[i] = strlen(a->stop[i]);
-		r->stop[i] = xstrdup(a->stop[i]);
+		t->stop[i] = xstrdup(a->stop[i]);
 	}
-	r->n_stop = a->n_stop;
-	rc = stops_init(&r->stops, a->stop, len, a->n_stop, err);
+	t->n_stop = a->n_stop;
+	rc = stops_init(&t->stops, a->stop, len, a->n_stop, err);
 	free(len);
 	if (rc)
 		return rc;
-	detok_init(&r->detok, e->tok, a->skip_special);
-	r->has_text = true;
+	detok_init(&t->detok, tok, a->skip_special);
+	t->is_made = true;
 	if (a->n_stop)
-		r->text_end = try_malloc(size_mul((size_t)r->out_max + 1, sizeof(*r->text_end)));
-	if (a->n_stop && !r->text_end)
-		return err_set(err, E_FULL, "no memory for the text of an answer of up to %d tokens", r->out_max);
+		t->end = try_malloc(size_mul((size_t)out_max + 1, sizeof(*t->end)));
+	if (a->n_stop && !t->end)
+		return err_set(err, E_FULL, "no memory for the text of an answer of up to %d tokens", out_max);
 	return 0;
+}
+
+/* Keeps what was asked for, apart from the tokens and what they have to be looked at for. */
+static void ask_keep(struct request_ask *k, const struct ask *a, int place_block)
+{
+	k->stop_token = copy(a->stop_token, a->n_stop_token, sizeof(*a->stop_token));
+	k->n_stop_token = a->n_stop_token;
+	k->split = copy(a->split, a->n_split, sizeof(*a->split));
+	k->n_split = a->n_split;
+	k->salt = prefix_salt(a->cache_salt, &k->adapters);
+	place_plan_init(&k->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark, place_block);
+	k->priority = a->priority;
+	k->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
+	k->on_logits = a->on_logits;
+	k->on_logits_arg = a->on_logits_arg;
 }
 
 bool engine_has_work(const struct engine *e)
@@ -188,7 +214,7 @@ bool engine_has_work(const struct engine *e)
 static int enqueue(struct engine *e, struct request *r, const struct ask *a, struct err *err)
 {
 	struct refusal own, *why = a->refusal ? a->refusal : &own;
-	int64_t left = r->deadline_ns == INT64_MAX ? INT64_MAX : r->deadline_ns - r->t_submit;
+	int64_t left = r->ask.deadline_ns == INT64_MAX ? INT64_MAX : r->ask.deadline_ns - r->t_submit;
 	int rc = 0;
 
 	*why = (struct refusal){ .limit = LIMIT_NONE };
@@ -201,7 +227,7 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 		rc = queue_enter(&e->queue, a->client, r->n_prompt, left, &r->client, why, err);
 	if (!rc) {
 		atomic_store(&r->refs, 2);
-		r->mask = a->mask;
+		r->text.mask = a->mask;
 		r->age = e->submitted++;
 		*e->inbox_end = r;
 		e->inbox_end = &r->next;
@@ -228,11 +254,11 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 	r = xcalloc(1, sizeof(*r));
 	atomic_init(&r->refs, 1);
 	outbox_init(&r->out, a->notify, a->notify_arg);
-	buf_init(&r->piece);
-	buf_init(&r->shown);
+	buf_init(&r->text.piece);
+	buf_init(&r->text.shown);
 	r->slot = -1;
 	r->n_prompt = r->n_tok = a->n_prompt;
-	r->out_max = out_max;
+	r->ask.out_max = out_max;
 	r->tok = try_malloc(size_mul((size_t)a->n_prompt + (size_t)out_max, sizeof(*r->tok)));
 	if (!r->tok) {
 		request_unref(r);
@@ -240,29 +266,20 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 		               a->n_prompt, out_max);
 	}
 	memcpy(r->tok, a->prompt, (size_t)a->n_prompt * sizeof(*r->tok));
-	r->stop_token = copy(a->stop_token, a->n_stop_token, sizeof(*a->stop_token));
-	r->n_stop_token = a->n_stop_token;
-	r->split = copy(a->split, a->n_split, sizeof(*a->split));
-	r->n_split = a->n_split;
-	r->adapters = adapters;
-	r->salt = prefix_salt(a->cache_salt, &adapters);
-	place_plan_init(&r->plan, a->n_prompt, a->mark, a->mark_kind, a->n_mark, e->place_block);
-	r->ahead = AHEAD_NONE;
-	r->no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
-	r->expect.tok = copy(a->expect, a->n_expect, sizeof(*a->expect));
-	r->expect.n = a->n_expect;
-	r->n_draft_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
-	r->resume_at = brought_ceil(&r->brought, a->resume_at);
-	r->priority = a->priority;
-	r->deadline_ns = a->deadline_ns ? a->deadline_ns : INT64_MAX;
-	r->on_logits = a->on_logits;
-	r->on_logits_arg = a->on_logits_arg;
+	r->ask.adapters = adapters;
+	ask_keep(&r->ask, a, e->place_block);
+	r->reuse.ahead = AHEAD_NONE;
+	r->ask.no_cache = !brought_init(&r->brought, e, a->span, a->n_span, r->tok) || a->no_cache;
+	r->drafts.expect.tok = copy(a->expect, a->n_expect, sizeof(*a->expect));
+	r->drafts.expect.n = a->n_expect;
+	r->drafts.n_max = a->n_draft < 0 ? 0 : a->n_draft && a->n_draft < DRAFT_MAX ? a->n_draft : DRAFT_MAX;
+	r->ask.resume_at = brought_ceil(&r->brought, a->resume_at);
 	r->t_submit = engine_now(e);
 	rc = rows_begin(e, r, a, err);
 	if (!rc)
 		rc = sampling_init(e, r, a, err);
 	if (!rc)
-		rc = text_init(e, r, a, err);
+		rc = text_init(&r->text, e->tok, out_max, a, err);
 	if (!rc)
 		rc = enqueue(e, r, a, err);
 	if (rc) {
@@ -307,7 +324,7 @@ void engine_drain(struct engine *e)
 static enum request_stage stage_of(const struct request *r)
 {
 	if (r->slot < 0)
-		return r->started ? STAGE_PREEMPTED : STAGE_QUEUED;
+		return r->sched.started ? STAGE_PREEMPTED : STAGE_QUEUED;
 	return r->t_first ? STAGE_DECODE : STAGE_PREFILL;
 }
 
@@ -338,31 +355,31 @@ void engine_finish(struct engine *e, struct request *r)
 		draft_learn(e, r);
 	sched_remove(e, r);
 	park_drop(e, r);
-	if (!r->started)
+	if (!r->sched.started)
 		engine_dequeue(e, r);
 	engine_client_forget(e, r->client);
 	r->client = NULL;
-	if (r->started)
+	if (r->sched.started)
 		e->hold_ns += ((double)(now - r->t_start) - e->hold_ns) / 16; /* of some sixteen requests */
 	if (!request_guard(r, flush, &(struct flush){ r, &ev }))
 		ev.n_text = 0;
 	ev.finish = r->finish;
 	ev.stop_text = r->stop_text;
 	ev.n_prompt = r->n_prompt;
-	ev.n_cached = r->n_cached;
+	ev.n_cached = r->reuse.n_cached;
 	ev.n_output = r->n_tok - r->n_prompt;
-	ev.n_accepted = r->n_accepted;
-	ev.n_rejected = r->n_rejected;
-	ev.queue_ns = (r->started ? r->t_start : now) - r->t_submit;
-	if (r->started)
+	ev.n_accepted = r->drafts.n_accepted;
+	ev.n_rejected = r->drafts.n_rejected;
+	ev.queue_ns = (r->sched.started ? r->t_start : now) - r->t_submit;
+	if (r->sched.started)
 		ev.prefill_ns = (r->t_first ? r->t_first : now) - r->t_start;
 	if (r->t_first)
 		ev.decode_ns = now - r->t_first;
-	ev.n_preempted = r->n_preempted;
+	ev.n_preempted = r->sched.n_preempted;
 	ev.err = r->err;
-	ev.prefix = r->report;
-	e->stats.finished[r->finish] += !r->proof;
-	if (r->finish == FINISH_CANCEL && !r->proof)
+	ev.prefix = r->reuse.report;
+	e->stats.finished[r->finish] += !r->ask.proof;
+	if (r->finish == FINISH_CANCEL && !r->ask.proof)
 		e->stats.cancelled[ev.stage]++;
 	e->stats.late += r->finish == FINISH_ERROR && r->err.code == E_LATE;
 	engine_show_stats(e); /* first, so that a reader of DONE finds the memory given back */
@@ -375,17 +392,17 @@ void engine_finish(struct engine *e, struct request *r)
 /* Did r's deadline pass, or will it before its prompt could be computed at best? */
 static bool is_late(const struct engine *e, const struct request *r, int64_t now)
 {
-	double rate = pace_rate(&e->pace, false), left_s = (double)(r->deadline_ns - now) / 1e9;
+	double rate = pace_rate(&e->pace, false), left_s = (double)(r->ask.deadline_ns - now) / 1e9;
 	struct prefix_hit hit = { 0 };
 
-	if (r->deadline_ns == INT64_MAX)
+	if (r->ask.deadline_ns == INT64_MAX)
 		return false;
 	if (left_s <= 0)
 		return true;
-	if (r->slot >= 0 || r->started || !rate || r->n_prompt <= left_s * rate)
+	if (r->slot >= 0 || r->sched.started || !rate || r->n_prompt <= left_s * rate)
 		return false;
-	if (!r->no_cache)
-		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	if (!r->ask.no_cache)
+		prefix_find(&e->prefix, r->ask.salt, r->tok, r->n_tok, &hit);
 	return r->n_prompt - hit.at > left_s * rate;
 }
 
@@ -397,7 +414,7 @@ static void finish_left(struct engine *e, struct request *r, bool all, int64_t n
 	} else if (is_late(e, r, now)) {
 		err_set(&r->err, E_LATE,
 		        "the deadline, %.3f s after the request came, was not kept: %d of %d prompt tokens are computed",
-		        (double)(r->deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt,
+		        (double)(r->ask.deadline_ns - r->t_submit) / 1e9, r->pos < r->n_prompt ? r->pos : r->n_prompt,
 		        r->n_prompt);
 		verify_end(r, FINISH_ERROR);
 	} else {
@@ -476,7 +493,7 @@ static bool end_spoiled(struct engine *e, int i)
 	caches_settle(&e->m->caches, span, span->n - span->n_draft);
 	r->pos += span->n - span->n_draft;
 	r->err = e->pass.spoilt;
-	r->n_passed = r->n_draft = r->n_draft_max = 0;
+	r->reuse.n_passed = r->drafts.n = r->drafts.n_max = 0;
 	e->batch.item[i].keep = 0;
 	verify_end(r, FINISH_ERROR);
 	return true;
@@ -526,7 +543,7 @@ static void adapters_set(struct engine *e)
 
 	e->pass.adapter = NULL;
 	for (int i = 0; i < b->n_item; i++) {
-		b->adapter[i] = b->item[i].req->adapters.n ? &b->item[i].req->adapters : NULL;
+		b->adapter[i] = b->item[i].req->ask.adapters.n ? &b->item[i].req->ask.adapters : NULL;
 		if (b->adapter[i])
 			e->pass.adapter = b->adapter;
 	}
@@ -565,11 +582,11 @@ static bool logits_read(struct engine *e)
 /* After the rows of an item are settled. */
 static void move_on(struct engine *e, struct request *r)
 {
-	if (!r->ending && r->pos == r->resume_at && sched_resume(e, r, &r->err))
+	if (!r->ending && r->pos == r->ask.resume_at && sched_resume(e, r, &r->err))
 		verify_end(r, FINISH_ERROR);
 	if (!r->ending)
 		reuse_moved(e, r);
-	if (!r->ending && r->proof && r->pos == r->n_tok)
+	if (!r->ending && r->ask.proof && r->pos == r->n_tok)
 		proof_judge(e, r);
 	if (!r->ending && r->pos == r->n_tok)
 		verify_end(r, FINISH_LENGTH); /* only the prompt was asked for */

@@ -78,13 +78,14 @@ void fair_wait(struct engine *e, struct request *r)
 	struct fair *f = &e->sched.fair;
 	struct request **at = &r->client->waiting;
 
-	while (*at && ((*at)->priority > r->priority || ((*at)->priority == r->priority && (*at)->age < r->age)))
+	while (*at && ((*at)->ask.priority > r->ask.priority ||
+	               ((*at)->ask.priority == r->ask.priority && (*at)->age < r->age)))
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;
 	f->n_waiting++;
-	f->n_started += r->started;
-	f->n_ranked += r->priority != 0;
+	f->n_started += r->sched.started;
+	f->n_ranked += r->ask.priority != 0;
 	join(e, r->client);
 }
 
@@ -100,8 +101,8 @@ void fair_unwait(struct engine *e, struct request *r)
 	*at = r->next;
 	r->next = NULL;
 	f->n_waiting--;
-	f->n_started -= r->started;
-	f->n_ranked -= r->priority != 0;
+	f->n_started -= r->sched.started;
+	f->n_ranked -= r->ask.priority != 0;
 }
 
 struct request *fair_each(struct engine *e, struct request *r)
@@ -119,14 +120,14 @@ struct request *fair_each(struct engine *e, struct request *r)
 
 static int64_t rank(const struct request *r, int64_t now, int64_t top)
 {
-	int64_t at = r->priority + (now - r->t_submit) / FAIR_RISE_NS;
+	int64_t at = r->ask.priority + (now - r->t_submit) / FAIR_RISE_NS;
 
 	return at < top ? at : top;
 }
 
 static bool computes(const struct engine *e, const struct request *r)
 {
-	return r->skip != e->sched.round && r->n_tok - r->pos > 1;
+	return r->sched.skip != e->sched.round && r->n_tok - r->pos > 1;
 }
 
 static bool is_short(const struct request *r)
@@ -165,7 +166,7 @@ static struct request *best_of(struct engine *e, const struct client *c, bool wa
 			consider(&met, s->run[i], rank(s->run[i], now, top));
 	/* The list is by priority: its head is best unless others have waited longer. */
 	for (struct request *r = c->waiting; r && waiting && c->shut != s->round; r = r->next) {
-		if (r->skip == s->round)
+		if (r->sched.skip == s->round)
 			continue;
 		consider(&met, r, rank(r, now, top));
 		if (!s->fair.n_ranked && met.quick)
@@ -199,11 +200,11 @@ static int64_t top_of(struct engine *e, bool waiting)
 	int64_t top = INT64_MIN;
 
 	for (int i = 0; i < s->n_run; i++)
-		if (s->run[i]->priority > top && computes(e, s->run[i]))
-			top = s->run[i]->priority;
+		if (s->run[i]->ask.priority > top && computes(e, s->run[i]))
+			top = s->run[i]->ask.priority;
 	for (struct client *c = s->fair.first; c && waiting; c = c->turn_next)
-		if (c->waiting && c->shut != s->round && c->waiting->priority > top)
-			top = c->waiting->priority;
+		if (c->waiting && c->shut != s->round && c->waiting->ask.priority > top)
+			top = c->waiting->ask.priority;
 	return top;
 }
 

@@ -13,7 +13,7 @@
 void request_break(struct request *r, int code)
 {
 	r->broken = true;
-	r->n_draft = 0;
+	r->drafts.n = 0;
 	err_set(&r->err, code, "%s", fault_words(code));
 	verify_end(r, FINISH_ERROR);
 }

@@ -81,8 +81,8 @@ void proof_draw(struct engine *e, const struct request *r, int hit)
 	if (rng_uniform(e->opts.verify_seed, p->drawn++, STREAM) >= e->opts.verify_share)
 		return;
 	j = xcalloc(1, sizeof(*j));
-	j->salt = xstrdup(r->salt);
-	j->adapters = r->adapters;
+	j->salt = xstrdup(r->ask.salt);
+	j->adapters = r->ask.adapters;
 	j->tok = xcalloc((size_t)hit + 1, sizeof(*j->tok));
 	memcpy(j->tok, r->tok, (size_t)hit * sizeof(*j->tok));
 	j->n = hit;
@@ -143,8 +143,8 @@ void proof_begin(struct engine *e)
 		job_done(p);
 		return;
 	}
-	p->req->proof = true; /* no other thread has seen it yet */
-	p->req->adapters = p->job->adapters;
+	p->req->ask.proof = true; /* no other thread has seen it yet */
+	p->req->ask.adapters = p->job->adapters;
 	pthread_mutex_lock(&e->lock);
 	e->submitted_own++;
 	pthread_mutex_unlock(&e->lock);

@@ -8,14 +8,14 @@
 /* Tokens that waiting for another request must save. */
 enum { SHARE_MIN = 32 };
 
-static bool uses_store(const struct engine *e, const struct request *r)
+static bool uses_store(const struct engine *e, const struct request_ask *a)
 {
-	return !r->no_cache && e->prefix.bytes_max;
+	return !a->no_cache && e->prefix.bytes_max;
 }
 
 static struct prefix_key key_of(const struct engine *e, const struct request *r, enum place kind)
 {
-	return (struct prefix_key){ .salt = r->salt, .kind = kind, .by = r->age, .now = engine_now(e) };
+	return (struct prefix_key){ .salt = r->ask.salt, .kind = kind, .by = r->age, .now = engine_now(e) };
 }
 
 static struct request *running(const struct engine *e, uint64_t age)
@@ -64,10 +64,10 @@ static void find_hit(const struct engine *e, const struct request *r, struct pre
 {
 	int floor;
 
-	prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, hit);
+	prefix_find(&e->prefix, r->ask.salt, r->tok, r->n_tok, hit);
 	floor = brought_floor(&r->brought, hit->at);
 	if (floor < hit->at)
-		prefix_find(&e->prefix, r->salt, r->tok, floor + 1, hit);
+		prefix_find(&e->prefix, r->ask.salt, r->tok, floor + 1, hit);
 }
 
 int reuse_start(struct engine *e, struct request *r)
@@ -76,9 +76,9 @@ int reuse_start(struct engine *e, struct request *r)
 	struct prefix_hit hit = { .report = { .first_diff = -1, .was = -1, .place = PLACES } };
 	int known;
 
-	r->ahead = AHEAD_NONE;
-	if (!uses_store(e, r)) {
-		hit.report.reason = r->no_cache ? PREFIX_BYPASS : PREFIX_OFF;
+	r->reuse.ahead = AHEAD_NONE;
+	if (!uses_store(e, &r->ask)) {
+		hit.report.reason = r->ask.no_cache ? PREFIX_BYPASS : PREFIX_OFF;
 		goto out;
 	}
 	find_hit(e, r, &hit);
@@ -94,7 +94,7 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 	if (hit.at && running(e, prefix_by(hit.node)))
 		hit.report.source = PREFIX_RUNNING;
-	if (!r->started)
+	if (!r->sched.started)
 		prefix_use(&e->prefix, &hit, engine_now(e));
 	if (hit.at) {
 		e->stats.prefix_hits++;
@@ -102,17 +102,17 @@ int reuse_start(struct engine *e, struct request *r)
 	}
 out:
 	known = block_floor(e, hit.report.junction);
-	r->pitch = pitch_of(e, r->n_prompt);
-	r->told_at = hit.at;
-	r->n_near = r->stays_at = 0;
+	r->reuse.pitch = pitch_of(e, r->n_prompt);
+	r->reuse.told_at = hit.at;
+	r->reuse.n_near = r->reuse.stays_at = 0;
 	/* The tokens that all prompts share, a template's first ones, are worth no state of their own. */
-	r->junction = known > hit.at && known >= PLACE_APART ? known : 0;
-	r->kept_at = hit.at;
-	if (r->learned < hit.at)
-		r->learned = hit.at;
-	if (!r->started) {
-		r->report = hit.report;
-		e->stats.prefix_reason[hit.report.reason] += !r->proof;
+	r->reuse.junction = known > hit.at && known >= PLACE_APART ? known : 0;
+	r->reuse.kept_at = hit.at;
+	if (r->reuse.learned < hit.at)
+		r->reuse.learned = hit.at;
+	if (!r->sched.started) {
+		r->reuse.report = hit.report;
+		e->stats.prefix_reason[hit.report.reason] += !r->ask.proof;
 	}
 	return hit.at;
 }
@@ -135,39 +135,39 @@ static int common(const struct request *r, const int32_t *tok, int n)
 bool reuse_waits(struct engine *e, struct request *r)
 {
 	struct prefix_hit hit;
-	const struct request *lead = r->ahead == AHEAD_NONE ? NULL : running(e, r->ahead);
+	const struct request *lead = r->reuse.ahead == AHEAD_NONE ? NULL : running(e, r->reuse.ahead);
 
-	if (!uses_store(e, r))
+	if (!uses_store(e, &r->ask))
 		return false;
-	if (lead && lead->pos < r->ahead_at)
+	if (lead && lead->pos < r->reuse.ahead_at)
 		return true;
-	r->ahead = AHEAD_NONE;
+	r->reuse.ahead = AHEAD_NONE;
 	hit.at = -1;
 	for (int i = 0; i < e->sched.n_run; i++) {
 		const struct request *o = e->sched.run[i];
 		int most;
 
-		if (o->no_cache || o->n_tok - o->pos == 1 || strcmp(o->salt, r->salt))
+		if (o->ask.no_cache || o->n_tok - o->pos == 1 || strcmp(o->ask.salt, r->ask.salt))
 			continue; /* it decodes: nothing of a prompt is before it */
-		if (o->priority < r->priority)
+		if (o->ask.priority < r->ask.priority)
 			continue; /* no request waits for the work of one that is served after it */
 		most = common(o, r->tok, r->n_tok);
 		most = brought_floor(&r->brought, block_floor(e, most < r->n_tok - 1 ? most : r->n_tok - 1));
-		if (most <= o->pos || most < SHARE_MIN || (r->ahead != AHEAD_NONE && most <= r->ahead_at))
+		if (most <= o->pos || most < SHARE_MIN || (r->reuse.ahead != AHEAD_NONE && most <= r->reuse.ahead_at))
 			continue;
 		if (hit.at < 0)
 			find_hit(e, r, &hit);
 		if (most - hit.at < SHARE_MIN)
 			continue;
-		r->ahead = o->age;
-		r->ahead_at = most;
+		r->reuse.ahead = o->age;
+		r->reuse.ahead_at = most;
 	}
-	if (r->ahead != AHEAD_NONE)
+	if (r->reuse.ahead != AHEAD_NONE)
 		return true;
 	if (!e->prefix.tier)
 		return false;
 	find_hit(e, r, &hit);
-	if (e->prefix.tier->fetch(e->prefix.tier, r->salt, r->tok, r->n_tok, hit.at))
+	if (e->prefix.tier->fetch(e->prefix.tier, r->ask.salt, r->tok, r->n_tok, hit.at))
 		return true;
 	return draft_fetches(e, r);
 }
@@ -178,17 +178,17 @@ bool reuse_waits(struct engine *e, struct request *r)
  * place before it was at `last`; n_tok: none. */
 static int next_place(struct engine *e, const struct request *r, int pos, int last, enum place *kind)
 {
-	int next = place_next(&r->plan, &r->pitch, pos, last, kind), floor;
+	int next = place_next(&r->ask.plan, &r->reuse.pitch, pos, last, kind), floor;
 
 	if (next >= r->n_prompt)
 		next = r->n_tok;
-	if (r->junction > pos && r->junction < next) {
-		next = r->junction;
+	if (r->reuse.junction > pos && r->reuse.junction < next) {
+		next = r->reuse.junction;
 		*kind = PLACE_JUNCTION;
 	}
 	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
-		if (w->ahead == r->age && w->ahead_at > pos && w->ahead_at < next) {
-			next = w->ahead_at;
+		if (w->reuse.ahead == r->age && w->reuse.ahead_at > pos && w->reuse.ahead_at < next) {
+			next = w->reuse.ahead_at;
 			*kind = PLACE_JUNCTION;
 		}
 	if (next == r->n_tok)
@@ -200,9 +200,9 @@ static int next_place(struct engine *e, const struct request *r, int pos, int la
 
 int reuse_places(struct engine *e, const struct request *r, struct place_at *at, int n)
 {
-	int last = r->learned, pos = r->pos > last ? r->pos : last, i = 0;
+	int last = r->reuse.learned, pos = r->pos > last ? r->pos : last, i = 0;
 
-	if (!uses_store(e, r))
+	if (!uses_store(e, &r->ask))
 		return 0;
 	while (i < n && (pos = next_place(e, r, pos, last, &at[i].kind)) < r->n_tok)
 		last = at[i++].pos = pos;
@@ -229,7 +229,7 @@ static bool foresee(struct engine *e, struct request *r, int item, const struct 
 {
 	struct prefix *p = &e->prefix;
 	struct prefix_key key = key_of(e, r, at->kind);
-	int above = r->n_passed ? r->passed[r->n_passed - 1].pos : 0;
+	int above = r->reuse.n_passed ? r->reuse.passed[r->reuse.n_passed - 1].pos : 0;
 
 	if (!has_memory(e, at->kind) ||
 	    !prefix_room(p, &key, r->tok, at->pos, above, (size_t)e->sched.n_pass * p->place_bytes))
@@ -249,12 +249,12 @@ void reuse_foresee(struct engine *e, int item)
 	int sure = span->n - span->n_draft, n;
 	struct place_at at[PASSED_MAX];
 
-	r->n_passed = 0;
+	r->reuse.n_passed = 0;
 	n = sure > 1 ? reuse_places(e, r, at, PASSED_MAX) : 0;
 	for (int i = 0; i < n && at[i].pos < span->pos + sure; i++) {
 		if (foresee(e, r, item, &at[i]))
-			r->passed[r->n_passed++] = at[i];
-		r->learned = at[i].pos;
+			r->reuse.passed[r->reuse.n_passed++] = at[i];
+		r->reuse.learned = at[i].pos;
 	}
 }
 
@@ -262,22 +262,22 @@ void reuse_foresee(struct engine *e, int item)
  * worth writing?  Answers are written at their end. */
 static bool is_fine(struct request *r, int pos, enum place kind)
 {
-	if (kind == PLACE_GRID && (pos >= r->n_prompt || place_coarse(r->told_at, r->n_prompt) > pos))
+	if (kind == PLACE_GRID && (pos >= r->n_prompt || place_coarse(r->reuse.told_at, r->n_prompt) > pos))
 		return true;
-	r->told_at = pos;
+	r->reuse.told_at = pos;
 	return false;
 }
 
 void reuse_passed(struct engine *e, struct request *r)
 {
-	for (int i = 0; i < r->n_passed; i++) {
-		struct prefix_key key = key_of(e, r, r->passed[i].kind);
+	for (int i = 0; i < r->reuse.n_passed; i++) {
+		struct prefix_key key = key_of(e, r, r->reuse.passed[i].kind);
 
-		key.fine = is_fine(r, r->passed[i].pos, r->passed[i].kind);
-		if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->passed[i].pos))
-			r->kept_at = r->passed[i].pos;
+		key.fine = is_fine(r, r->reuse.passed[i].pos, r->reuse.passed[i].kind);
+		if (prefix_learn(&e->prefix, &key, r->slot, r->tok, r->reuse.passed[i].pos))
+			r->reuse.kept_at = r->reuse.passed[i].pos;
 	}
-	r->n_passed = 0;
+	r->reuse.n_passed = 0;
 }
 
 /* Keeps the state of r's slot; the pace knows what that took, but for copies into new memory, which the next step's plan
@@ -301,10 +301,10 @@ static bool keep(struct engine *e, struct request *r, const struct prefix_key *k
 /* The last PLACE_TAIL tokens of an answer have places near each other, wherever it ends:
  * they are kept on the way, and given up where it has gone on. */
 
-static int near_in_answer(const struct engine *e, const struct request *r)
+static int near_in_answer(const struct engine *e, const struct place_pitch *p)
 {
 	double copies = e->pace.keep_ns * e->sched.n_run, share = e->opts.place_share, step_ns = e->pace.base_ns;
-	int near = r->pitch.near;
+	int near = p->near;
 
 	while (share > 0 && step_ns > 0 && near < PLACE_COARSE && copies > share * near * step_ns)
 		near *= 2;
@@ -316,17 +316,17 @@ static bool due_in_answer(const struct engine *e, const struct request *r)
 {
 	int near, step;
 
-	if (!r->pitch.answers || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
+	if (!r->reuse.pitch.answers || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
 		return false;
-	near = near_in_answer(e, r);
+	near = near_in_answer(e, &r->reuse.pitch);
 	step = 1 + (e->opts.n_draft < near / 2 ? e->opts.n_draft : near / 2);
-	return r->pos - r->learned + step > near;
+	return r->pos - r->reuse.learned + step > near;
 }
 
 /* Takes the latest of the places that may be given up as one that stays. */
-static int stay(struct request *r)
+static int stay(struct request_reuse *u)
 {
-	return r->n_near ? r->near_at[--r->n_near] : r->learned;
+	return u->n_near ? u->near_at[--u->n_near] : u->learned;
 }
 
 /* A place that stays is never further than a step from the one before it.  The others go when the
@@ -335,21 +335,21 @@ static void thin_answer(struct engine *e, struct request *r)
 {
 	int n = 0;
 
-	if (!r->stays_at)
-		r->stays_at = r->learned;
-	if (r->pos - r->stays_at > r->pitch.step)
-		r->stays_at = stay(r);
-	if (r->n_near == NEAR_MAX) {
-		memmove(r->near_at, r->near_at + 1, (NEAR_MAX - 1) * sizeof(*r->near_at));
-		r->n_near--;
+	if (!r->reuse.stays_at)
+		r->reuse.stays_at = r->reuse.learned;
+	if (r->pos - r->reuse.stays_at > r->reuse.pitch.step)
+		r->reuse.stays_at = stay(&r->reuse);
+	if (r->reuse.n_near == NEAR_MAX) {
+		memmove(r->reuse.near_at, r->reuse.near_at + 1, (NEAR_MAX - 1) * sizeof(*r->reuse.near_at));
+		r->reuse.n_near--;
 	}
-	r->near_at[r->n_near++] = r->pos;
-	for (int i = 0; i < r->n_near; i++)
-		if (r->near_at[i] > r->pos - PLACE_TAIL - PLACE_NEAR)
-			r->near_at[n++] = r->near_at[i];
+	r->reuse.near_at[r->reuse.n_near++] = r->pos;
+	for (int i = 0; i < r->reuse.n_near; i++)
+		if (r->reuse.near_at[i] > r->pos - PLACE_TAIL - PLACE_NEAR)
+			r->reuse.near_at[n++] = r->reuse.near_at[i];
 		else
-			prefix_forget(&e->prefix, r->salt, r->tok, r->near_at[i]);
-	r->n_near = n;
+			prefix_forget(&e->prefix, r->ask.salt, r->tok, r->reuse.near_at[i]);
+	r->reuse.n_near = n;
 }
 
 /* ---- its position ---- */
@@ -362,7 +362,7 @@ static void keep_here(struct engine *e, struct request *r, enum place kind)
 		return;
 	key.fine = kind == PLACE_END || is_fine(r, r->pos, kind); /* the answer's own end is written, not its blocks' */
 	if (keep(e, r, &key))
-		r->kept_at = r->pos;
+		r->reuse.kept_at = r->pos;
 }
 
 /* In an answer, where blocks are announced: the last end of a block stands for the answer's own end, which the next prompt
@@ -372,21 +372,21 @@ static void keep_block(struct engine *e, struct request *r)
 	if (r->pos % e->place_block || r->pos < r->n_prompt || r->n_tok - r->pos != 1)
 		return;
 	keep_here(e, r, PLACE_END);
-	if (r->stays_at) {
-		prefix_rekind(&e->prefix, r->salt, r->tok, r->stays_at, PLACE_GRID);
-		if (!r->pitch.answers)
-			prefix_forget(&e->prefix, r->salt, r->tok, r->stays_at);
+	if (r->reuse.stays_at) {
+		prefix_rekind(&e->prefix, r->ask.salt, r->tok, r->reuse.stays_at, PLACE_GRID);
+		if (!r->reuse.pitch.answers)
+			prefix_forget(&e->prefix, r->ask.salt, r->tok, r->reuse.stays_at);
 	}
-	r->learned = r->stays_at = r->pos;
+	r->reuse.learned = r->reuse.stays_at = r->pos;
 }
 
 void reuse_moved(struct engine *e, struct request *r)
 {
 	enum place kind = PLACE_GRID;
-	int at = r->learned;
+	int at = r->reuse.learned;
 	bool passed = false, answer = false;
 
-	if (!uses_store(e, r) || r->pos <= r->learned)
+	if (!uses_store(e, &r->ask) || r->pos <= r->reuse.learned)
 		return;
 	/* Rows of drafts may carry it past a place: the first position after serves as well. */
 	while (at < r->pos && (at = next_place(e, r, at, at, &kind)) <= r->pos && at < r->n_tok)
@@ -404,7 +404,7 @@ void reuse_moved(struct engine *e, struct request *r)
 	keep_here(e, r, kind);
 	if (answer)
 		thin_answer(e, r);
-	r->learned = r->pos;
+	r->reuse.learned = r->pos;
 }
 
 /* ---- the end ---- */
@@ -419,16 +419,16 @@ void reuse_end(struct engine *e, struct request *r)
 	struct prefix_key key = key_of(e, r, left ? PLACE_LEFT : PLACE_END);
 	struct snaps snaps;
 
-	if (!uses_store(e, r) || (r->finish == FINISH_ERROR && !left))
+	if (!uses_store(e, &r->ask) || (r->finish == FINISH_ERROR && !left))
 		return;
 	if (r->slot < 0) {
-		if (r->park.pos > r->kept_at && park_take(e, r, &snaps))
+		if (r->park.pos > r->reuse.kept_at && park_take(e, r, &snaps))
 			prefix_give(&e->prefix, &key, r->tok, snaps.pos, &snaps);
 		return;
 	}
 	if (r->end_pos && r->end_pos < r->pos)
 		r->pos = caches_rewind(&e->m->caches, r->slot, r->pos, r->end_pos);
-	if (r->pos > r->kept_at)
+	if (r->pos > r->reuse.kept_at)
 		keep(e, r, &key);
 }
 
@@ -458,7 +458,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 		const struct request *o = e->sched.run[i];
 		int most;
 
-		if (o->no_cache || strcmp(o->salt, salt ? salt : ""))
+		if (o->ask.no_cache || strcmp(o->ask.salt, salt ? salt : ""))
 			continue;
 		most = common(o, tok, n);
 		most = most < n - 1 ? most : n - 1;

@@ -32,9 +32,9 @@ int rows_begin(struct engine *e, struct request *r, const struct ask *a, struct 
 {
 	bool one = a->rows == ROWS_LAST && a->rows_from == a->n_prompt - 1;
 
-	r->second = a->second ? a->second : INT_MAX;
+	r->ask.second = a->second ? a->second : INT_MAX;
 	r->brought.whole = e->m->shape.whole ? a->n_prompt : 0;
-	r->no_cache |= (a->rows && !one) || e->m->shape.whole;
+	r->ask.no_cache |= (a->rows && !one) || e->m->shape.whole;
 	if (a->rows && !(r->rows = rows_open(a->rows, a->rows_from, a->n_prompt, e->m->shape.hidden)))
 		return err_set(err, E_FULL, "no memory for the rows of %d tokens", a->n_prompt);
 	return 0;

@@ -78,7 +78,7 @@ static int64_t target(const struct engine *e, const struct request *r)
 	int64_t part = e->opts.answer_reserve, n_out = r->n_tok - r->n_prompt;
 	int64_t n = (n_out / part + 1) * part;
 
-	return (int64_t)caches_need(&e->m->caches, r->n_prompt + (int)(n < r->out_max ? n : r->out_max));
+	return (int64_t)caches_need(&e->m->caches, r->n_prompt + (int)(n < r->ask.out_max ? n : r->ask.out_max));
 }
 
 /* Bytes of the pools that are missing for r to have what it will hold, after what running
@@ -102,8 +102,8 @@ static int64_t lacks(struct engine *e, const struct request *r)
 	pinned = prefix_pinned(&e->prefix, &n_pinned);
 	need += (int64_t)caches_live(caches, pinned, n_pinned, NULL, 0);
 	/* It shares the pages of its prefix that are held anyway. */
-	if (need > max && !r->no_cache && !r->park.pos) {
-		prefix_find(&e->prefix, r->salt, r->tok, r->n_tok, &hit);
+	if (need > max && !r->ask.no_cache && !r->park.pos) {
+		prefix_find(&e->prefix, r->ask.salt, r->tok, r->n_tok, &hit);
 		if (hit.at)
 			need -= (int64_t)caches_live(caches, pinned, n_pinned, hit.snaps, hit.at);
 	}
@@ -118,7 +118,7 @@ static void enter(struct engine *e, struct request *r)
 
 	sched_remove(e, r);
 	r->slot = s->free_slot[--s->n_free];
-	r->n_draft = 0;
+	r->drafts.n = 0;
 	r->pos = park_restore(e, r);
 	for (at = s->n_run; at > 0 && s->run[at - 1]->age > r->age; at--)
 		s->run[at] = s->run[at - 1];
@@ -139,20 +139,22 @@ static void start(struct engine *e, struct request *r)
 	/* Waiting requests may now wait for r's prompt, so its chunks end where theirs part from it. */
 	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
 		reuse_waits(e, w);
-	if (r->started)
+	if (r->sched.started)
 		return;
 	engine_dequeue(e, r);
-	r->started = true;
-	r->n_cached = hit;
+	r->sched.started = true;
+	r->reuse.n_cached = hit;
 	r->t_start = engine_now(e);
-	if (r->proof)
+	if (r->ask.proof)
 		return;
 	e->miss += (1 - (double)hit / r->n_prompt - e->miss) / 16; /* of some sixteen prompts */
 	e->stats.prompt_tokens += r->n_prompt;
 	e->stats.cached_tokens += hit;
-	outbox_put(&r->out,
-	           &(struct event){
-			   .kind = EV_START, .cached = hit, .done = hit, .total = r->n_prompt, .prefix = r->report });
+	outbox_put(&r->out, &(struct event){ .kind = EV_START,
+	                                     .cached = hit,
+	                                     .done = hit,
+	                                     .total = r->n_prompt,
+	                                     .prefix = r->reuse.report });
 }
 
 /* Preempts r: its memory stays in place if only slots are short, else it is
@@ -167,7 +169,7 @@ static void preempt(struct engine *e, struct request *r, bool out)
 	                            "moved out");
 	sched_remove(e, r);
 	fair_wait(e, r);
-	r->n_preempted++;
+	r->sched.n_preempted++;
 	e->stats.preempted++;
 }
 
@@ -175,8 +177,8 @@ static void preempt(struct engine *e, struct request *r, bool out)
  * whose answer has not begun to be sent; then the younger. */
 static bool gives_way_before(const struct request *a, const struct request *b, bool unseen)
 {
-	if (a->priority != b->priority)
-		return a->priority < b->priority;
+	if (a->ask.priority != b->ask.priority)
+		return a->ask.priority < b->ask.priority;
 	if (unseen && !a->t_first != !b->t_first)
 		return !a->t_first;
 	return a->age > b->age;
@@ -207,9 +209,9 @@ static struct request *victim_for(struct engine *e, const struct request *r)
 	for (int i = 0; i < s->n_run; i++) {
 		struct request *o = s->run[i];
 
-		if (o->skip == s->round || o->priority > r->priority)
+		if (o->sched.skip == s->round || o->ask.priority > r->ask.priority)
 			continue; /* it has rows of this step already, or is more urgent */
-		if (o->priority == r->priority && (!has_none || count_running(s, o->client) < most))
+		if (o->ask.priority == r->ask.priority && (!has_none || count_running(s, o->client) < most))
 			continue;
 		if (!best || gives_way_before(o, best, true))
 			best = o;
@@ -241,7 +243,7 @@ static bool join(struct engine *e, struct request *r)
 	int64_t now;
 
 	if (reuse_waits(e, r)) {
-		r->skip = s->round;
+		r->sched.skip = s->round;
 		return false;
 	}
 	if ((s->n_free && !lacks(e, r)) || make_room(e, r)) {
@@ -253,9 +255,9 @@ static bool join(struct engine *e, struct request *r)
 		return false;
 	/* Requests that need less memory may pass, but not for ever. */
 	now = engine_now(e);
-	if (!r->passed_ns)
-		r->passed_ns = now;
-	else if (!s->starving && now - r->passed_ns > PASSED_MAX_NS)
+	if (!r->sched.passed_ns)
+		r->sched.passed_ns = now;
+	else if (!s->starving && now - r->sched.passed_ns > PASSED_MAX_NS)
 		s->starving = r;
 	return false;
 }
@@ -265,8 +267,8 @@ static int next_cut(struct engine *e, const struct request *r)
 {
 	int cut = reuse_cut(e, r);
 
-	if (r->resume_at > r->pos && r->resume_at < cut)
-		cut = r->resume_at;
+	if (r->ask.resume_at > r->pos && r->ask.resume_at < cut)
+		cut = r->ask.resume_at;
 	return cut;
 }
 
@@ -276,7 +278,7 @@ static void row_put(struct engine *e, const struct request *r, int pos)
 	struct batch *b = &e->batch;
 	const float *brought = brought_row(&r->brought, e, pos);
 
-	b->tok[b->n_row] = pos < r->n_tok ? r->tok[pos] : r->draft[pos - r->n_tok];
+	b->tok[b->n_row] = pos < r->n_tok ? r->tok[pos] : r->drafts.tok[pos - r->n_tok];
 	b->pos[b->n_row] = pos;
 	if (brought) {
 		b->tok[b->n_row] = ~b->n_brought;
@@ -307,15 +309,15 @@ static bool add_rows(struct engine *e, struct request *r, int n, int n_draft)
 			return false;
 		}
 	}
-	if (r->on_logits)
+	if (r->ask.on_logits)
 		from = r->reported > r->pos ? r->reported : r->pos;
-	else if (r->pos + n >= r->n_tok && r->out_max)
+	else if (r->pos + n >= r->n_tok && r->ask.out_max)
 		from = r->n_tok - 1;
 	assert(b->n_logit + r->pos + n - from <= e->opts.logit_rows);
 	*it = (struct batch_item){ .req = r, .row = b->n_row, .logit = b->n_logit };
 	b->span[b->n_item] = span;
 	b->first[b->n_item] = b->n_row;
-	b->second[b->n_item] = r->second;
+	b->second[b->n_item] = r->ask.second;
 	for (int i = 0; i < n; i++) {
 		row_put(e, r, r->pos + i);
 		b->item_of[b->n_row] = b->n_item;
@@ -353,13 +355,13 @@ static int chunk(struct engine *e, const struct request *r, int room, int left, 
 {
 	int n = next_cut(e, r) - r->pos, ask;
 
-	if (!r->n_split) {
+	if (!r->ask.n_split) {
 		n = n < most ? n : most;
 		return n < left ? n : left;
 	}
 	/* Sizes that were asked for are used, unless they exceed what a step has
 	 * besides the rows that decode; the pace is not asked. */
-	ask = r->split[r->split_at % r->n_split];
+	ask = r->ask.split[r->sched.split_at % r->ask.n_split];
 	ask = ask < room ? ask : room;
 	n = ask < n ? ask : n;
 	return n <= left ? n : 0;
@@ -377,7 +379,7 @@ static bool ends_soon(struct engine *e, const struct request *r, int n)
 /* Did r's prompt so come to its last token, which decodes, and so is in every step? */
 static bool ends(const struct request *r)
 {
-	return r->hurry && !r->t_first && decodes(r);
+	return r->sched.hurry && !r->t_first && decodes(r);
 }
 
 static bool one_ends(const struct sched *s)
@@ -418,7 +420,7 @@ static int count_ending(const struct sched *s)
 	int n = 0;
 
 	for (int i = 0; i < s->n_run; i++)
-		n += decodes(s->run[i]) && s->run[i]->n_tok + 1 >= s->run[i]->n_prompt + s->run[i]->out_max;
+		n += decodes(s->run[i]) && s->run[i]->n_tok + 1 >= s->run[i]->n_prompt + s->run[i]->ask.out_max;
 	return n;
 }
 
@@ -449,14 +451,14 @@ static void choose(struct engine *e, int room, bool decoding)
 		n = (int)ceil(share * most);
 		n = chunk(e, r, room, left, n);
 		/* Each request needs the logits of one row; further rows share the logits that the others leave. */
-		fit = r->on_logits && 1 + logits < left ? 1 + (logits > 0 ? logits : 0) : left;
+		fit = r->ask.on_logits && 1 + logits < left ? 1 + (logits > 0 ? logits : 0) : left;
 		n = uncut(r, n < fit ? n : fit, fit);
-		r->skip = s->round;
+		r->sched.skip = s->round;
 		if (!n)
 			continue;
 		n_at = reuse_places(e, r, at, PASSED_MAX + 1);
 		kept = places_in(at, n_at, r->pos + n);
-		if (kept && keeping > 0 && !r->n_split && (double)n / most + kept * keeping > share) {
+		if (kept && keeping > 0 && !r->ask.n_split && (double)n / most + kept * keeping > share) {
 			n = uncut(r, beside_copies(at, kept, r->pos, most, keeping, share), fit);
 			kept = places_in(at, kept, r->pos + n);
 		}
@@ -464,9 +466,9 @@ static void choose(struct engine *e, int room, bool decoding)
 			spared = spared ? spared : n;
 			continue;
 		}
-		r->hurry = ends_soon(e, r, n);
-		s->quick |= r->hurry;
-		logits -= r->on_logits ? n - 1 : 0;
+		r->sched.hurry = ends_soon(e, r, n);
+		s->quick |= r->sched.hurry;
+		logits -= r->ask.on_logits ? n - 1 : 0;
 		share -= (double)n / most + kept * keeping;
 		left -= n;
 		s->pick[s->n_pick++] = (struct chosen){ r, n };
@@ -506,15 +508,15 @@ static void fill_decoding(struct engine *e, int left)
 	int n_decode = 0, first = 0;
 
 	for (int i = 0; i < s->n_run; i++)
-		n_decode += decodes(s->run[i]) && s->run[i]->skip != s->round;
+		n_decode += decodes(s->run[i]) && s->run[i]->sched.skip != s->round;
 	if (n_decode > left)
 		first = (int)(s->turn++ % (unsigned)s->n_run);
 	for (int i = 0; i < s->n_run && left > 0; i++) {
 		struct request *r = s->run[(first + i) % s->n_run];
 		int spare = left > n_decode && (!s->quick || ends(r)) ? left - n_decode : 0, n_row = b->n_row;
-		int n_draft = r->n_draft < spare ? r->n_draft : spare;
+		int n_draft = r->drafts.n < spare ? r->drafts.n : spare;
 
-		if (!decodes(r) || r->skip == s->round || brought_waits(r))
+		if (!decodes(r) || r->sched.skip == s->round || brought_waits(r))
 			continue;
 		add_rows(e, r, 1 + n_draft, n_draft);
 		left -= b->n_row - n_row;
@@ -548,7 +550,7 @@ static void fill(struct engine *e)
 
 		if (!add_rows(e, r, n, 0))
 			continue;
-		r->split_at++;
+		r->sched.split_at++;
 		fair_charge(e, r, n);
 		b->n_prompt += n;
 		b->prompt_pos += (r->pos + n / 2.0) * n;

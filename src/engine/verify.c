@@ -12,10 +12,10 @@ void verify_end(struct request *r, enum finish why)
 	r->finish = why;
 }
 
-static bool is_stop_token(const struct request *r, int32_t token)
+static bool is_stop_token(const struct request_ask *a, int32_t token)
 {
-	for (int i = 0; i < r->n_stop_token; i++)
-		if (r->stop_token[i] == token)
+	for (int i = 0; i < a->n_stop_token; i++)
+		if (a->stop_token[i] == token)
 			return true;
 	return false;
 }
@@ -25,77 +25,83 @@ static int tokens_until(const struct request *r, uint32_t end)
 {
 	int n = 0, n_out = r->n_tok - r->n_prompt;
 
-	while (n < n_out && r->text_end[n] <= end)
+	while (n < n_out && r->text.end[n] <= end)
 		n++;
 	return n;
 }
 
-/* The text that the newest token makes certain, in r->shown.  stops: stop strings end the answer here; they do in what
+/* The text that the newest token makes certain, in r->text.shown.  stops: stop strings end the answer here; they do in what
  * the model says for its answer, not in thoughts nor in tokens that it was given. */
 static void show_text(struct request *r, int32_t token, bool stops)
 {
-	buf_reset(&r->piece);
-	buf_reset(&r->shown);
-	if (!r->has_text)
+	struct request_text *t = &r->text;
+
+	buf_reset(&t->piece);
+	buf_reset(&t->shown);
+	if (!t->is_made)
 		return;
-	detok_put(&r->detok, token, &r->piece);
-	r->text_n += (uint32_t)r->piece.n;
-	if (r->n_stop)
-		r->text_end[r->n_tok - 1 - r->n_prompt] = r->text_n + (uint32_t)r->detok.n_held;
+	detok_put(&t->detok, token, &t->piece);
+	t->n += (uint32_t)t->piece.n;
+	if (t->n_stop)
+		t->end[r->n_tok - 1 - r->n_prompt] = t->n + (uint32_t)t->detok.n_held;
 	if (!stops) {
-		buf_put(&r->shown, r->piece.p, r->piece.n);
-	} else if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown)) {
+		buf_put(&t->shown, t->piece.p, t->piece.n);
+	} else if (stops_put(&t->stops, t->piece.p, t->piece.n, &t->shown)) {
 		verify_end(r, FINISH_STOP);
-		r->stop_text = r->stop[r->stops.hit];
-		r->end_pos = r->n_prompt + tokens_until(r, r->text_out + (uint32_t)r->shown.n);
+		r->stop_text = t->stop[t->stops.hit];
+		r->end_pos = r->n_prompt + tokens_until(r, t->n_out + (uint32_t)t->shown.n);
 	}
-	r->text_out += (uint32_t)r->shown.n;
+	t->n_out += (uint32_t)t->shown.n;
 }
 
 void verify_flush(struct request *r, struct event *ev)
 {
-	buf_reset(&r->shown);
-	if (r->has_text && !r->stop_text && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH)) {
-		buf_reset(&r->piece);
-		detok_flush(&r->detok, &r->piece);
-		if (stops_put(&r->stops, r->piece.p, r->piece.n, &r->shown))
-			r->stop_text = r->stop[r->stops.hit];
+	struct request_text *t = &r->text;
+
+	buf_reset(&t->shown);
+	if (t->is_made && !r->stop_text && (r->finish == FINISH_STOP || r->finish == FINISH_LENGTH)) {
+		buf_reset(&t->piece);
+		detok_flush(&t->detok, &t->piece);
+		if (stops_put(&t->stops, t->piece.p, t->piece.n, &t->shown))
+			r->stop_text = t->stop[t->stops.hit];
 		else
-			stops_flush(&r->stops, &r->shown);
+			stops_flush(&t->stops, &t->shown);
 	}
-	ev->text = r->shown.p;
-	ev->n_text = r->shown.n;
+	ev->text = t->shown.p;
+	ev->n_text = t->shown.n;
 }
 
 static void take_token(struct engine *e, struct request *r, const struct pick *pick)
 {
+	struct request_text *t = &r->text;
 	struct event ev = { .kind = EV_TOKEN, .token = pick->token, .pick = *pick };
-	bool given = lead_next(&r->lead) >= 0, free_text = !given && !lead_thinks(&r->lead);
+	bool given = lead_next(&t->lead) >= 0, free_text = !given && !lead_thinks(&t->lead);
 
 	if (!r->t_first)
 		r->t_first = engine_now(e);
-	if (!given && is_stop_token(r, pick->token)) {
+	if (!given && is_stop_token(&r->ask, pick->token)) {
 		verify_end(r, FINISH_STOP);
 		return;
 	}
-	if (r->n_tok >= r->n_prompt + r->out_max) {
+	if (r->n_tok >= r->n_prompt + r->ask.out_max) {
 		/* A fault of ours, but in this request's books alone: the others go on. */
-		err_set(&r->err, E_LIMIT, "token %d of an answer of at most %d", r->n_tok - r->n_prompt, r->out_max);
+		err_set(&r->err, E_LIMIT, "token %d of an answer of at most %d", r->n_tok - r->n_prompt,
+		        r->ask.out_max);
 		verify_end(r, FINISH_ERROR);
 		return;
 	}
 	r->tok[r->n_tok++] = pick->token;
-	sampler_accept(&r->sampler, pick->token);
-	lead_take(&r->lead, pick->token);
-	if (r->mask)
-		r->mask->ops->accept(r->mask, pick->token);
+	sampler_accept(&t->sampler, pick->token);
+	lead_take(&t->lead, pick->token);
+	if (t->mask)
+		t->mask->ops->accept(t->mask, pick->token);
 	show_text(r, pick->token, free_text);
-	if (!r->ending && r->mask && r->mask->ops->whole(r->mask))
+	if (!r->ending && t->mask && t->mask->ops->whole(t->mask))
 		verify_end(r, FINISH_STOP);
-	if (!r->ending && r->n_tok == r->n_prompt + r->out_max)
+	if (!r->ending && r->n_tok == r->n_prompt + r->ask.out_max)
 		verify_end(r, FINISH_LENGTH);
-	ev.text = r->shown.p;
-	ev.n_text = r->shown.n;
+	ev.text = t->shown.p;
+	ev.n_text = t->shown.n;
 	outbox_put(&r->out, &ev);
 	e->stats.output_tokens++;
 }
@@ -104,16 +110,17 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
  * the sampler's.  row is its scratch. */
 static int pick_token(struct engine *e, struct request *r, float *row, int pos, struct pick *pick)
 {
-	int32_t given = lead_next(&r->lead);
-	const uint32_t *mask = r->sampler.mask;
+	struct request_text *t = &r->text;
+	int32_t given = lead_next(&t->lead);
+	const uint32_t *mask = t->sampler.mask;
 	int rc;
 
 	if (given < 0)
-		return sampler_pick(&r->sampler, row, pos, pick, &r->err);
+		return sampler_pick(&t->sampler, row, pos, pick, &r->err);
 	e->only[given / 32] = 1u << given % 32;
-	r->sampler.mask = e->only;
-	rc = sampler_pick(&r->sampler, row, pos, pick, &r->err);
-	r->sampler.mask = mask;
+	t->sampler.mask = e->only;
+	rc = sampler_pick(&t->sampler, row, pos, pick, &r->err);
+	t->sampler.mask = mask;
 	e->only[given / 32] = 0;
 	return rc;
 }
@@ -135,14 +142,14 @@ static void look(void *arg)
 	int row = e->batch.logit_row[l->it->logit + l->i], pos = e->batch.pos[row];
 	struct pick pick;
 
-	if (r->on_logits && pos >= r->reported) {
-		r->on_logits(r->on_logits_arg, pos, l->row, e->m->shape.vocab);
+	if (r->ask.on_logits && pos >= r->reported) {
+		r->ask.on_logits(r->ask.on_logits_arg, pos, l->row, e->m->shape.vocab);
 		r->reported = pos + 1;
 	}
-	if (pos != r->n_tok - 1 || !r->out_max)
+	if (pos != r->n_tok - 1 || !r->ask.out_max)
 		return;
-	if (r->mask)
-		r->sampler.mask = r->mask->ops->mask(r->mask);
+	if (r->text.mask)
+		r->text.sampler.mask = r->text.mask->ops->mask(r->text.mask);
 	/* The new token's place is pos + 1. */
 	if (pick_token(e, r, l->row, pos + 1, &pick)) {
 		verify_end(r, FINISH_ERROR);
@@ -163,7 +170,7 @@ int verify(struct engine *e, struct batch_item *it)
 	if (r->n_tok == r->n_prompt && span->pos + keep > r->progress) {
 		r->progress = span->pos + keep;
 		outbox_put(&r->out, &(struct event){ .kind = EV_PROGRESS,
-		                                     .cached = r->n_cached,
+		                                     .cached = r->reuse.n_cached,
 		                                     .done = r->progress,
 		                                     .total = r->n_prompt });
 	}

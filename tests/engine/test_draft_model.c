@@ -420,9 +420,9 @@ static void test_restart(bool quick)
 			l.ask.max_tokens = ANSWER;
 			CHECK(!life_submit(&l, g.e, &err), "%s", err.msg);
 			/* Steps until it has begun. */
-			while (!l.r->started)
+			while (!l.r->sched.started)
 				CHECK(engine_step(g.e), "it stands still");
-			why = l.r->report;
+			why = l.r->reuse.report;
 			CHECK((why.source == PREFIX_DISK) == (start == 1) &&
 			              (start == 1 ? why.resumed > 150 : !why.resumed),
 			      "start %d: resumed at %d", start, why.resumed);

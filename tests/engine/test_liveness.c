@@ -306,9 +306,9 @@ static void dump(void)
 		fprintf(stderr,
 		        "request %llu of client %d, priority %d: %d+%d tokens, %d computed, slot %d, parked at %d, idle %lld, "
 		        "waits for %lld, gave way %d times\n",
-		        (unsigned long long)r->age, (int)w.one[i].l.ask.client, r->priority, r->n_prompt,
+		        (unsigned long long)r->age, (int)w.one[i].l.ask.client, r->ask.priority, r->n_prompt,
 		        r->n_tok - r->n_prompt, r->pos, r->slot, r->park.pos, (long long)w.one[i].idle,
-		        (long long)r->ahead, r->n_preempted);
+		        (long long)r->reuse.ahead, r->sched.n_preempted);
 	}
 	fprintf(stderr, "a pool of %zu bytes, %d run, %d slots free, starving %p\n", w.e->pool_bytes, w.e->sched.n_run,
 	        w.e->sched.n_free, (void *)w.e->sched.starving);

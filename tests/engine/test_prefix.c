@@ -782,7 +782,7 @@ static void test_verify(bool attention_only)
 	life_free(&l);
 	submit(&l, &g);
 	step(&g);
-	CHECK(g.e->sched.n_run == 1 && !g.e->sched.run[0]->proof, "it does not give way");
+	CHECK(g.e->sched.n_run == 1 && !g.e->sched.run[0]->ask.proof, "it does not give way");
 	pump(&g);
 	finish(&l, &g, false);
 	engine_stats(g.e, &s);
