@@ -217,7 +217,7 @@ bool brought_waits(const struct request *r)
  * where other prompts want the step. */
 static int64_t part_ns(const struct engine *e)
 {
-	double ns = pace_tower_ns(&e->pace), taken = (double)(e->ready_ns + e->keep_ns);
+	double ns = pace_tower_ns(&e->pace), taken = (double)(e->between.ready_ns + e->between.keep_ns);
 	bool answers = false, prompts = false;
 
 	for (int i = 0; i < e->sched.n_run; i++) {

@@ -240,48 +240,24 @@ struct squeeze {
 	bool is_short;   /* it was, when last looked at: none is made ready ahead of time */
 };
 
-struct engine {
-	struct model *m;
-	const struct tokenizer *tok;
-	struct engine_opts opts;
-	struct clock *clock;
-	int ctx_max;       /* longest sequence in positions */
-	size_t pool_bytes; /* of the pools that sequences grow in; 0: the model has none */
-
-	pthread_t thread;
+/* What other threads share with the engine's: all under the lock. */
+struct inbox {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	pthread_cond_t answered; /* commands are done */
-	/* Under the lock. */
 	struct command *command; /* to the prefix store, oldest first */
 	bool woken;              /* by engine_wake */
-	struct request *inbox, **inbox_end;
+	struct request *first, **end;
 	struct queue queue;                /* submitted and not yet admitted for the first time */
 	uint64_t submitted, submitted_own; /* own: those of the engine's, see proof.c */
 	int64_t refused[N_LIMIT];
 	int64_t work_ns; /* when work came to an engine that had none */
 	bool closing, draining;
 	struct engine_stats shown;
+};
 
-	struct engine_stats stats; /* the engine's copy; shown at the end of a step */
-	struct sched sched;
-	struct pace pace;
-	int64_t keep_ns;  /* of this step, and between two: copying states that are kept */
-	int64_t tower_ns; /* that a tower took since the last step */
-	int64_t ready_ns; /* spent on making memory ready for states since the last step */
-	bool prepared;    /* memory for the next states is ready, or none is needed */
-	double miss;      /* share of prompt tokens not found in kept prefixes, lately */
-	double hold_ns;   /* how long a request runs, lately */
-	struct prefix prefix;
-	struct announce *announce; /* NULL: blocks are not announced */
-	int place_block;           /* states are kept at multiples of it; 0: anywhere */
-	struct span_ids spans;     /* any thread */
-	struct disk *disk;         /* NULL: none */
-	struct vectors vectors;
-	struct proof proof;
-	struct squeeze squeeze;
-	bool ending; /* the engine closes: nothing more is kept */
-	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
+/* A step's pass, and the room for what it gives. */
+struct step {
 	struct batch batch;
 	struct pass pass;
 	size_t logits_bytes, hidden_bytes;
@@ -292,14 +268,51 @@ struct engine {
 	float *copied;   /* them, of a backend whose memory is elsewhere; else NULL */
 	bool *spoiled;   /* [seqs_max] items of the step, as backend.h has it */
 	uint32_t *only;  /* bits for [vocab], none set: room to allow one token */
+};
+
+/* What took time between two passes. */
+struct between {
+	int64_t keep_ns;  /* of this step, and between two: copying states that are kept */
+	int64_t tower_ns; /* that a tower took since the last step */
+	int64_t ready_ns; /* spent on making memory ready for states since the last step */
+};
+
+struct engine {
+	struct model *m;
+	const struct tokenizer *tok;
+	struct engine_opts opts;
+	struct clock *clock;
+	int ctx_max;       /* longest sequence in positions */
+	size_t pool_bytes; /* of the pools that sequences grow in; 0: the model has none */
+
+	pthread_t thread;
+	struct inbox inbox;
+	struct engine_stats stats; /* the engine's copy; shown at the end of a step */
+	struct sched sched;
+	struct pace pace;
+	struct between between;
+	bool prepared;  /* memory for the next states is ready, or none is needed */
+	double miss;    /* share of prompt tokens not found in kept prefixes, lately */
+	double hold_ns; /* how long a request runs, lately */
+	struct prefix prefix;
+	struct announce *announce; /* NULL: blocks are not announced */
+	int place_block;           /* states are kept at multiples of it; 0: anywhere */
+	struct span_ids spans;     /* any thread */
+	struct disk *disk;         /* NULL: none */
+	struct vectors vectors;
+	struct proof proof;
+	struct squeeze squeeze;
+	struct step step;
 	struct drafting drafting;
+	bool ending; /* the engine closes: nothing more is kept */
+	bool lost;   /* a file of the model became shorter: nothing can be computed any more */
 };
 
 int64_t engine_now(const struct engine *e);
 /* Any thread: what a waiting request waits for may be there. */
 void engine_wake(struct engine *e);
-/* Whether requests run or wait.  Under e->lock. */
-bool engine_has_work(const struct engine *e);
+/* Whether requests run or wait.  Under the lock. */
+bool inbox_has_work(const struct inbox *b);
 /* Shows what the engine counted since, to engine_stats(). */
 void engine_show_stats(struct engine *e);
 /* Takes r out of the books of the queue: it is admitted for the first time, or ends before that. */
@@ -335,7 +348,7 @@ void sched_remove(struct engine *e, struct request *r);
  * memory; preempts when no request can go on otherwise.  false: none runs, or all wait for vectors (brought.h). */
 bool sched_fill(struct engine *e);
 /* Does any running request decode? */
-bool sched_decodes(const struct engine *e);
+bool sched_decodes(const struct sched *s);
 /* Moves a running sequence to another slot (if one is free) through a snapshot. */
 int sched_resume(struct engine *e, struct request *r, struct err *err);
 
@@ -400,7 +413,7 @@ char *prefix_salt(const char *salt, const struct adapter_mix *adapters);
 int adapters_of_ask(struct adapter_mix *out, const struct ask_adapters *a, struct err *err);
 struct command;
 /* Under the lock: is there anything to run? */
-bool commands_wait(const struct engine *e);
+bool commands_wait(const struct inbox *b);
 /* Between two steps. */
 void commands_run(struct engine *e);
 

@@ -598,7 +598,7 @@ void draft_propose(struct engine *e)
  * learned times for the rows without and with drafts: other load on the machine lengthens both. */
 static void settle_accounts(struct engine *e, double ns)
 {
-	const struct batch *b = &e->batch;
+	const struct batch *b = &e->step.batch;
 	struct draft_round *r = &e->drafting.round;
 	const struct draft_cost *c = &e->drafting.cost;
 	int drafted = 0, rows = b->n_row - b->n_prompt;
@@ -635,8 +635,8 @@ void draft_timed(struct engine *e, int64_t ns)
 	g->purse += PURSE * (double)ns;
 	if (g->purse > PURSE_MOST)
 		g->purse = PURSE_MOST;
-	if (!e->batch.n_prompt)
-		draft_cost_learn(&g->cost, e->batch.n_row, (double)ns);
+	if (!e->step.batch.n_prompt)
+		draft_cost_learn(&g->cost, e->step.batch.n_row, (double)ns);
 	else
 		g->mixed_ns += (g->mixed_ns > 0 ? 0.2 : 1) * ((double)ns - g->mixed_ns);
 	settle_accounts(e, (double)ns);
@@ -674,7 +674,7 @@ static bool follows(const struct engine *e, struct request *r, int k, int n)
 void draft_follow(struct engine *e)
 {
 	struct drafting *g = &e->drafting;
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 
 	for (int k = 0; k < e->opts.n_drafter; k++) {
 		struct drafter *d = e->opts.drafter[k];
@@ -695,7 +695,7 @@ void draft_follow(struct engine *e)
 			run.seq.follow = follows(e, r, k, run.n);
 			g->followed[n++] = run;
 		}
-		rows = d->ops->follow(d, &e->pass, g->followed, n);
+		rows = d->ops->follow(d, &e->step.pass, g->followed, n);
 		took = engine_now(e) - began;
 		if (rows > CAUGHT_EACH)
 			caught_up(g, k, rows, (double)took);

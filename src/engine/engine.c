@@ -205,9 +205,9 @@ static void ask_keep(struct request_ask *k, const struct ask *a, int place_block
 	k->on_logits_arg = a->on_logits_arg;
 }
 
-bool engine_has_work(const struct engine *e)
+bool inbox_has_work(const struct inbox *b)
 {
-	return e->queue.n || e->shown.running || e->shown.waiting;
+	return b->queue.n || b->shown.running || b->shown.waiting;
 }
 
 /* Into the inbox, if the queue takes it. */
@@ -218,24 +218,24 @@ static int enqueue(struct engine *e, struct request *r, const struct ask *a, str
 	int rc = 0;
 
 	*why = (struct refusal){ .limit = LIMIT_NONE };
-	fault_lock(&e->lock);
-	if (e->closing || e->draining)
+	fault_lock(&e->inbox.lock);
+	if (e->inbox.closing || e->inbox.draining)
 		rc = err_set(err, E_GONE, "the engine is closing");
-	else if (!engine_has_work(e))
-		e->work_ns = r->t_submit;
+	else if (!inbox_has_work(&e->inbox))
+		e->inbox.work_ns = r->t_submit;
 	if (!rc)
-		rc = queue_enter(&e->queue, a->client, r->n_prompt, left, &r->client, why, err);
+		rc = queue_enter(&e->inbox.queue, a->client, r->n_prompt, left, &r->client, why, err);
 	if (!rc) {
 		atomic_store(&r->refs, 2);
 		r->text.mask = a->mask;
-		r->age = e->submitted++;
-		*e->inbox_end = r;
-		e->inbox_end = &r->next;
-		pthread_cond_signal(&e->wake);
+		r->age = e->inbox.submitted++;
+		*e->inbox.end = r;
+		e->inbox.end = &r->next;
+		pthread_cond_signal(&e->inbox.wake);
 	} else {
-		e->refused[why->limit] += why->limit != LIMIT_NONE;
+		e->inbox.refused[why->limit] += why->limit != LIMIT_NONE;
 	}
-	fault_unlock(&e->lock);
+	fault_unlock(&e->inbox.lock);
 	return rc;
 }
 
@@ -292,31 +292,31 @@ int engine_submit(struct engine *e, const struct ask *a, struct request **out, s
 
 void engine_dequeue(struct engine *e, struct request *r)
 {
-	pthread_mutex_lock(&e->lock);
-	queue_leave(&e->queue, r->client, r->n_prompt);
-	e->shown.running = e->sched.n_run; /* also during its first step it is somewhere */
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	queue_leave(&e->inbox.queue, r->client, r->n_prompt);
+	e->inbox.shown.running = e->sched.n_run; /* also during its first step it is somewhere */
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 void engine_client_hold(struct engine *e, struct client *c)
 {
-	pthread_mutex_lock(&e->lock);
-	queue_hold(&e->queue, c);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	queue_hold(&e->inbox.queue, c);
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 void engine_client_forget(struct engine *e, struct client *c)
 {
-	pthread_mutex_lock(&e->lock);
-	queue_forget(&e->queue, c);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	queue_forget(&e->inbox.queue, c);
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 void engine_drain(struct engine *e)
 {
-	pthread_mutex_lock(&e->lock);
-	e->draining = true;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	e->inbox.draining = true;
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 /* ---- the end of a request ---- */
@@ -429,8 +429,8 @@ static void finish_all_left(struct engine *e, bool all)
 	struct request *next;
 	int64_t now = engine_now(e);
 
-	for (struct request *r = fair_each(e, NULL); r; r = next) {
-		next = fair_each(e, r);
+	for (struct request *r = fair_each(&e->sched.fair, NULL); r; r = next) {
+		next = fair_each(&e->sched.fair, r);
 		finish_left(e, r, all, now);
 	}
 	for (int i = s->n_run - 1; i >= 0; i--)
@@ -473,8 +473,8 @@ static void fail_all_lost(struct engine *e)
 {
 	struct request *next;
 
-	for (struct request *r = fair_each(e, NULL); r; r = next) {
-		next = fair_each(e, r);
+	for (struct request *r = fair_each(&e->sched.fair, NULL); r; r = next) {
+		next = fair_each(&e->sched.fair, r);
 		fail_lost(e, r);
 	}
 	while (e->sched.n_run)
@@ -485,16 +485,16 @@ static void fail_all_lost(struct engine *e)
  * and ends its request; snapshots captured of it in this step are dropped. */
 static bool end_spoiled(struct engine *e, int i)
 {
-	struct request *r = e->batch.item[i].req;
-	const struct span *span = &e->batch.span[i];
+	struct request *r = e->step.batch.item[i].req;
+	const struct span *span = &e->step.batch.span[i];
 
-	if (!e->spoiled[i])
+	if (!e->step.spoiled[i])
 		return false;
 	caches_settle(&e->m->caches, span, span->n - span->n_draft);
 	r->pos += span->n - span->n_draft;
-	r->err = e->pass.spoilt;
+	r->err = e->step.pass.spoilt;
 	r->reuse.n_passed = r->drafts.n = r->drafts.n_max = 0;
-	e->batch.item[i].keep = 0;
+	e->step.batch.item[i].keep = 0;
 	verify_end(r, FINISH_ERROR);
 	return true;
 }
@@ -502,12 +502,12 @@ static bool end_spoiled(struct engine *e, int i)
 /* The step's rows count as taken, so that the caches are whole. */
 static void drop_step(struct engine *e)
 {
-	for (int i = 0; i < e->batch.n_item; i++) {
-		const struct span *span = &e->batch.span[i];
+	for (int i = 0; i < e->step.batch.n_item; i++) {
+		const struct span *span = &e->step.batch.span[i];
 		int keep = span->n - span->n_draft;
 
 		caches_settle(&e->m->caches, span, keep);
-		e->batch.item[i].req->pos += keep;
+		e->step.batch.item[i].req->pos += keep;
 	}
 	fail_all_lost(e);
 }
@@ -520,12 +520,12 @@ static void admit(struct engine *e)
 	commands_run(e);
 	disk_step(e);
 	proof_begin(e);
-	pthread_mutex_lock(&e->lock);
-	r = e->inbox;
-	e->inbox = NULL;
-	e->inbox_end = &e->inbox;
-	closing = e->closing;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	r = e->inbox.first;
+	e->inbox.first = NULL;
+	e->inbox.end = &e->inbox.first;
+	closing = e->inbox.closing;
+	pthread_mutex_unlock(&e->inbox.lock);
 	for (; r; r = next) {
 		next = r->next;
 		fair_wait(e, r);
@@ -537,33 +537,33 @@ static void admit(struct engine *e)
 		fail_all_lost(e);
 }
 
-static void adapters_set(struct engine *e)
+static void adapters_set(struct step *s)
 {
-	struct batch *b = &e->batch;
+	struct batch *b = &s->batch;
 
-	e->pass.adapter = NULL;
+	s->pass.adapter = NULL;
 	for (int i = 0; i < b->n_item; i++) {
 		b->adapter[i] = b->item[i].req->ask.adapters.n ? &b->item[i].req->ask.adapters : NULL;
 		if (b->adapter[i])
-			e->pass.adapter = b->adapter;
+			s->pass.adapter = b->adapter;
 	}
 }
 
 static void pass_set(struct engine *e)
 {
-	struct pass *p = &e->pass;
-	const struct batch *b = &e->batch;
+	struct pass *p = &e->step.pass;
+	const struct batch *b = &e->step.batch;
 
 	p->n_row = b->n_row;
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
 	p->spoilt.code = 0;
-	memset(e->spoiled, 0, (size_t)b->n_item * sizeof *e->spoiled);
+	memset(e->step.spoiled, 0, (size_t)b->n_item * sizeof *e->step.spoiled);
 	p->n_brought = b->n_brought;
 	p->rope_pos = b->turns ? b->rope : NULL;
 	p->see = b->whole ? b->see : NULL;
-	p->hidden = e->follows || rows_wanted(e) ? e->hidden : NULL;
-	adapters_set(e);
+	p->hidden = e->step.follows || rows_wanted(e) ? e->step.hidden : NULL;
+	adapters_set(&e->step);
 	caches_begin(&e->m->caches, b->span, b->n_item);
 	e->sched.n_pass = 0;
 	for (int i = 0; i < b->n_item; i++)
@@ -573,10 +573,11 @@ static void pass_set(struct engine *e)
 /* The step's logits to where the host may change them.  false: the device failed. */
 static bool logits_read(struct engine *e)
 {
-	size_t n = (size_t)e->pass.n_logit * (size_t)e->m->shape.vocab;
+	size_t n = (size_t)e->step.pass.n_logit * (size_t)e->m->shape.vocab;
 
-	e->logits = e->m->be->failed.code || !n ? NULL : backend_near(e->m->be, e->pass.logits, n, e->copied);
-	return e->logits || !n;
+	e->step.logits = e->m->be->failed.code || !n ? NULL :
+	                                               backend_near(e->m->be, e->step.pass.logits, n, e->step.copied);
+	return e->step.logits || !n;
 }
 
 /* After the rows of an item are settled. */
@@ -600,7 +601,7 @@ static int64_t prepare_beside(struct engine *e)
 {
 	int64_t began = engine_now(e), most = (int64_t)(e->pace.base_ns / READY_PART), took = 0;
 
-	if (!e->prefix.bytes_max || e->squeeze.is_short || !sched_decodes(e))
+	if (!e->prefix.bytes_max || e->squeeze.is_short || !sched_decodes(&e->sched))
 		return 0;
 	while (took <= most && !caches_ready(&e->m->caches, READY_STATES) && caches_prepare(&e->m->caches))
 		took = engine_now(e) - began;
@@ -609,14 +610,14 @@ static int64_t prepare_beside(struct engine *e)
 
 static void log_step(const struct engine *e, int64_t began)
 {
-	const struct batch *b = &e->batch;
+	const struct batch *b = &e->step.batch;
 
 	log_debug(
 		"engine: step %lld: %d sequences, %d rows (%d of prompts), %d with logits, %.2f ms, %.2f of it to keep states; "
 		"before it %.2f of a tower, %.2f for memory of states",
 		(long long)e->stats.steps, b->n_item, b->n_row, b->n_prompt, b->n_logit,
-		(double)(e->stats.last_step_ns - began) / 1e6, (double)e->keep_ns / 1e6, (double)e->tower_ns / 1e6,
-		(double)e->ready_ns / 1e6);
+		(double)(e->stats.last_step_ns - began) / 1e6, (double)e->between.keep_ns / 1e6,
+		(double)e->between.tower_ns / 1e6, (double)e->between.ready_ns / 1e6);
 }
 
 static void count_rows(struct engine_stats *s, int rows)
@@ -632,7 +633,7 @@ static void count_rows(struct engine_stats *s, int rows)
 static bool step(struct engine *e)
 {
 	struct caches *caches = &e->m->caches;
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	int64_t began = engine_now(e), filled;
 	bool towered;
 
@@ -640,12 +641,12 @@ static bool step(struct engine *e)
 	squeeze_step(e);
 	draft_propose(e);
 	filled = engine_now(e);
-	e->ready_ns = prepare_beside(e);
+	e->between.ready_ns = prepare_beside(e);
 	towered = brought_work(e);
-	e->tower_ns = towered ? engine_now(e) - filled - e->ready_ns : 0;
+	e->between.tower_ns = towered ? engine_now(e) - filled - e->between.ready_ns : 0;
 	/* Neither step nor drafts took this long. */
-	began += e->ready_ns + e->tower_ns;
-	filled += e->ready_ns + e->tower_ns;
+	began += e->between.ready_ns + e->between.tower_ns;
+	filled += e->between.ready_ns + e->between.tower_ns;
 	if (!sched_fill(e)) {
 		bool did = disk_idle(e);
 
@@ -654,9 +655,9 @@ static bool step(struct engine *e)
 		engine_show_stats(e);
 		return did;
 	}
-	e->keep_ns = 0;
+	e->between.keep_ns = 0;
 	pass_set(e);
-	model_run(e->m, &e->pass, NULL);
+	model_run(e->m, &e->step.pass, NULL);
 	if (!logits_read(e) || lost(e)) {
 		drop_step(e);
 		engine_show_stats(e);
@@ -687,7 +688,7 @@ static bool step(struct engine *e)
 	count_rows(&e->stats, b->n_row);
 	e->stats.last_step_ns = engine_now(e);
 	pace_learn(&e->pace, b->n_row - b->n_prompt, b->n_prompt, b->prompt_pos,
-	           (double)(e->stats.last_step_ns - began - e->keep_ns));
+	           (double)(e->stats.last_step_ns - began - e->between.keep_ns));
 	if (log_wants(LOG_DEBUG))
 		log_step(e, began);
 	engine_show_stats(e);
@@ -696,10 +697,10 @@ static bool step(struct engine *e)
 
 void engine_wake(struct engine *e)
 {
-	pthread_mutex_lock(&e->lock);
-	e->woken = true;
-	pthread_cond_signal(&e->wake);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	e->inbox.woken = true;
+	pthread_cond_signal(&e->inbox.wake);
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 /* Sleeps while all work waits for the disk: until a read ends, or a request may have been
@@ -715,12 +716,12 @@ static void doze(struct engine *e)
 		t.tv_nsec -= 1000000000;
 		t.tv_sec++;
 	}
-	pthread_mutex_lock(&e->lock);
-	while (!e->closing && !e->inbox && !e->woken && !commands_wait(e))
-		if (pthread_cond_timedwait(&e->wake, &e->lock, &t))
+	pthread_mutex_lock(&e->inbox.lock);
+	while (!e->inbox.closing && !e->inbox.first && !e->inbox.woken && !commands_wait(&e->inbox))
+		if (pthread_cond_timedwait(&e->inbox.wake, &e->inbox.lock, &t))
 			break;
-	e->woken = false;
-	pthread_mutex_unlock(&e->lock);
+	e->inbox.woken = false;
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 bool engine_step(struct engine *e)
@@ -744,12 +745,12 @@ static void *engine_thread(void *arg)
 	bool closing, worked;
 
 	do {
-		pthread_mutex_lock(&e->lock);
-		while (!e->closing && !e->inbox && !commands_wait(e) && !proof_wants(e) && !e->sched.fair.n_waiting &&
-		       !e->sched.n_run && !disk_busy(e) && e->prepared)
-			pthread_cond_wait(&e->wake, &e->lock);
-		closing = e->closing;
-		pthread_mutex_unlock(&e->lock);
+		pthread_mutex_lock(&e->inbox.lock);
+		while (!e->inbox.closing && !e->inbox.first && !commands_wait(&e->inbox) && !proof_wants(e) &&
+		       !e->sched.fair.n_waiting && !e->sched.n_run && !disk_busy(e) && e->prepared)
+			pthread_cond_wait(&e->inbox.wake, &e->inbox.lock);
+		closing = e->inbox.closing;
+		pthread_mutex_unlock(&e->inbox.lock);
 		ticket_enter(e->opts.turn);
 		worked = step(e);
 		announce_step(e->announce, &e->prefix);
@@ -814,7 +815,7 @@ static int opts_check(const struct model *m, const struct engine_opts *o, struct
 
 static void batch_init(struct engine *e)
 {
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	size_t seqs = (size_t)e->opts.seqs_max, rows = (size_t)e->opts.step_rows;
 
 	b->item = xcalloc(seqs, sizeof(*b->item));
@@ -844,27 +845,27 @@ static int taps_init(struct engine *e, struct err *err)
 {
 	struct backend *be = e->m->be;
 	size_t hidden = (size_t)e->m->shape.hidden, row = (size_t)shape_residual(&e->m->shape);
-	struct pass *p = &e->pass;
+	struct pass *p = &e->step.pass;
 	int n = 0;
 
 	for (int i = 0; i < e->opts.n_drafter; i++)
 		n += e->opts.drafter[i]->n_tap;
-	e->tap = xcalloc((size_t)n + 1, sizeof(*e->tap));
+	e->step.tap = xcalloc((size_t)n + 1, sizeof(*e->step.tap));
 	for (int i = 0; i < e->opts.n_drafter; i++) {
 		struct drafter *d = e->opts.drafter[i];
 
 		d->taps = NULL;
-		e->follows |= d->ops->follow && !d->n_tap;
+		e->step.follows |= d->ops->follow && !d->n_tap;
 		if (d->n_tap && !(d->taps = be->ops->alloc(be, taps_bytes(e, d))))
 			return err_set(err, E_FULL, "no memory for %zu bytes of layers' outputs", taps_bytes(e, d));
 		for (int k = 0; k < d->n_tap; k++)
-			e->tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * row,
-				                           (size_t)d->n_tap * row };
+			e->step.tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * row,
+				                                (size_t)d->n_tap * row };
 	}
-	p->tap = e->tap;
-	e->hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
-	if (!(e->hidden = be->ops->alloc(be, e->hidden_bytes)))
-		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->hidden_bytes);
+	p->tap = e->step.tap;
+	e->step.hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
+	if (!(e->step.hidden = be->ops->alloc(be, e->step.hidden_bytes)))
+		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->step.hidden_bytes);
 	return 0;
 }
 
@@ -879,9 +880,9 @@ static void taps_fini(struct engine *e)
 			be->ops->free(be, d->taps, taps_bytes(e, d));
 		d->taps = NULL;
 	}
-	if (e->hidden)
-		be->ops->free(be, e->hidden, e->hidden_bytes);
-	free(e->tap);
+	if (e->step.hidden)
+		be->ops->free(be, e->step.hidden, e->step.hidden_bytes);
+	free(e->step.tap);
 }
 
 /* The pass of the largest step, in the backend's memory. */
@@ -889,8 +890,8 @@ static int pass_init(struct engine *e, struct err *err)
 {
 	struct model *m = e->m;
 	struct backend *be = m->be;
-	struct pass *p = &e->pass;
-	const struct batch *b = &e->batch;
+	struct pass *p = &e->step.pass;
+	const struct batch *b = &e->step.batch;
 	int rows = e->opts.step_rows;
 
 	*p = (struct pass){
@@ -903,38 +904,38 @@ static int pass_init(struct engine *e, struct err *err)
 		.row = b->first,
 		.logit_row = b->logit_row,
 		.second = b->second,
-		.spoiled = e->spoiled,
+		.spoiled = e->step.spoiled,
 		.brought = b->brought,
 		.brought_cols = (1 + m->shape.deep) * m->shape.hidden,
 	};
-	e->logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
+	e->step.logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
 	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
 	if (!be->ops->near)
-		e->copied = xmalloc(e->logits_bytes + 1);
-	p->logits = e->logits_bytes ? be->ops->alloc(be, e->logits_bytes) : NULL;
+		e->step.copied = xmalloc(e->step.logits_bytes + 1);
+	p->logits = e->step.logits_bytes ? be->ops->alloc(be, e->step.logits_bytes) : NULL;
 	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
-	if ((e->logits_bytes && !p->logits) || (p->work_cap && !p->work))
+	if ((e->step.logits_bytes && !p->logits) || (p->work_cap && !p->work))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
-		               e->logits_bytes, p->work_cap);
+		               e->step.logits_bytes, p->work_cap);
 	return taps_init(e, err);
 }
 
 static void engine_free(struct engine *e)
 {
 	struct backend *be = e->m->be;
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 
 	sched_fini(e);
 	announce_close(e->announce);
 	disk_close(e);
 	proof_fini(&e->proof);
 	prefix_fini(&e->prefix);
-	queue_fini(&e->queue);
-	if (e->pass.logits)
-		be->ops->free(be, e->pass.logits, e->logits_bytes);
+	queue_fini(&e->inbox.queue);
+	if (e->step.pass.logits)
+		be->ops->free(be, e->step.pass.logits, e->step.logits_bytes);
 	taps_fini(e);
-	if (e->pass.work)
-		be->ops->free(be, e->pass.work, e->pass.work_cap);
+	if (e->step.pass.work)
+		be->ops->free(be, e->step.pass.work, e->step.pass.work_cap);
 	free(b->item);
 	free(b->span);
 	free(b->first);
@@ -948,13 +949,13 @@ static void engine_free(struct engine *e)
 	free(b->second);
 	free(b->brought);
 	span_ids_fini(&e->spans);
-	free(e->copied);
-	free(e->spoiled);
-	free(e->only);
+	free(e->step.copied);
+	free(e->step.spoiled);
+	free(e->step.only);
 	drafting_fini(&e->drafting);
-	pthread_cond_destroy(&e->answered);
-	pthread_cond_destroy(&e->wake);
-	pthread_mutex_destroy(&e->lock);
+	pthread_cond_destroy(&e->inbox.answered);
+	pthread_cond_destroy(&e->inbox.wake);
+	pthread_mutex_destroy(&e->inbox.lock);
 	free(e);
 }
 
@@ -1012,11 +1013,11 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
 	drafting_init(&e->drafting, opts->seqs_max, opts->n_drafter);
 	e->stats.prefix_bytes_max = opts->prefix_bytes;
-	pthread_mutex_init(&e->lock, NULL);
-	wake_init(&e->wake);
-	pthread_cond_init(&e->answered, NULL);
-	e->inbox_end = &e->inbox;
-	queue_init(&e->queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
+	pthread_mutex_init(&e->inbox.lock, NULL);
+	wake_init(&e->inbox.wake);
+	pthread_cond_init(&e->inbox.answered, NULL);
+	e->inbox.end = &e->inbox.first;
+	queue_init(&e->inbox.queue, opts->queue_max, opts->queue_seconds, opts->seqs_max);
 	sched_init(&e->sched, opts->seqs_max);
 	prefix_init(&e->prefix, &m->caches, opts->prefix_bytes);
 	blocks_init(e);
@@ -1024,8 +1025,8 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	span_ids_init(&e->spans, SPANS);
 	e->prepared = !opts->prefix_bytes;
 	batch_init(e);
-	e->only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->only));
-	e->spoiled = xcalloc((size_t)opts->seqs_max, sizeof *e->spoiled);
+	e->step.only = xcalloc((size_t)m->shape.vocab / 32 + 1, sizeof(*e->step.only));
+	e->step.spoiled = xcalloc((size_t)opts->seqs_max, sizeof *e->step.spoiled);
 	rc = pass_init(e, err);
 	if (!rc)
 		rc = disk_open(e, err);
@@ -1044,10 +1045,10 @@ void engine_close(struct engine *e)
 {
 	if (!e)
 		return;
-	pthread_mutex_lock(&e->lock);
-	e->closing = true;
-	pthread_cond_signal(&e->wake);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	e->inbox.closing = true;
+	pthread_cond_signal(&e->inbox.wake);
+	pthread_mutex_unlock(&e->inbox.lock);
 	if (e->opts.by_hand)
 		step(e);
 	else

@@ -89,9 +89,8 @@ void fair_wait(struct engine *e, struct request *r)
 	join(e, r->client);
 }
 
-void fair_unwait(struct engine *e, struct request *r)
+void fair_unwait(struct fair *f, struct request *r)
 {
-	struct fair *f = &e->sched.fair;
 	struct request **at = &r->client->waiting;
 
 	while (*at != r) {
@@ -105,9 +104,9 @@ void fair_unwait(struct engine *e, struct request *r)
 	f->n_ranked -= r->ask.priority != 0;
 }
 
-struct request *fair_each(struct engine *e, struct request *r)
+struct request *fair_each(struct fair *f, struct request *r)
 {
-	struct client *c = r ? r->client->turn_next : e->sched.fair.first;
+	struct client *c = r ? r->client->turn_next : f->first;
 
 	if (r && r->next)
 		return r->next;
@@ -125,9 +124,9 @@ static int64_t rank(const struct request *r, int64_t now, int64_t top)
 	return at < top ? at : top;
 }
 
-static bool computes(const struct engine *e, const struct request *r)
+static bool computes(const struct sched *s, const struct request *r)
 {
-	return r->sched.skip != e->sched.round && r->n_tok - r->pos > 1;
+	return r->sched.skip != s->round && r->n_tok - r->pos > 1;
 }
 
 static bool is_short(const struct request *r)
@@ -162,7 +161,7 @@ static struct request *best_of(struct engine *e, const struct client *c, bool wa
 	struct candidates met = { 0 };
 
 	for (int i = 0; i < s->n_run; i++)
-		if (s->run[i]->client == c && computes(e, s->run[i]))
+		if (s->run[i]->client == c && computes(s, s->run[i]))
 			consider(&met, s->run[i], rank(s->run[i], now, top));
 	/* The list is by priority: its head is best unless others have waited longer. */
 	for (struct request *r = c->waiting; r && waiting && c->shut != s->round; r = r->next) {
@@ -180,12 +179,12 @@ static struct request *best_of(struct engine *e, const struct client *c, bool wa
 }
 
 /* r's client has a long prompt that r went before. */
-static bool passes(const struct engine *e, const struct request *r)
+static bool passes(const struct sched *s, const struct request *r)
 {
 	if (!is_short(r))
 		return false;
-	for (int i = 0; i < e->sched.n_run; i++)
-		if (e->sched.run[i]->client == r->client && !is_short(e->sched.run[i]))
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->client == r->client && !is_short(s->run[i]))
 			return true;
 	for (const struct request *w = r->client->waiting; w; w = w->next)
 		if (!is_short(w) && w->age < r->age)
@@ -200,7 +199,7 @@ static int64_t top_of(struct engine *e, bool waiting)
 	int64_t top = INT64_MIN;
 
 	for (int i = 0; i < s->n_run; i++)
-		if (s->run[i]->ask.priority > top && computes(e, s->run[i]))
+		if (s->run[i]->ask.priority > top && computes(s, s->run[i]))
 			top = s->run[i]->ask.priority;
 	for (struct client *c = s->fair.first; c && waiting; c = c->turn_next)
 		if (c->waiting && c->shut != s->round && c->waiting->ask.priority > top)
@@ -208,10 +207,10 @@ static int64_t top_of(struct engine *e, bool waiting)
 	return top;
 }
 
-static bool has_prompt(const struct engine *e, const struct client *c)
+static bool has_prompt(const struct sched *s, const struct client *c)
 {
-	for (int i = 0; i < e->sched.n_run; i++)
-		if (e->sched.run[i]->client == c && e->sched.run[i]->n_tok - e->sched.run[i]->pos > 1)
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->client == c && s->run[i]->n_tok - s->run[i]->pos > 1)
 			return true;
 	return c->waiting;
 }
@@ -235,7 +234,7 @@ struct request *fair_next(struct engine *e, bool waiting)
 		/* When no client is to be served, all clients without work have had their turn. */
 		for (struct client *c = f->first; c; c = next) {
 			next = c->turn_next;
-			if (!has_prompt(e, c))
+			if (!has_prompt(&e->sched, c))
 				leave(e, c);
 		}
 		return NULL;
@@ -249,7 +248,7 @@ struct request *fair_next(struct engine *e, bool waiting)
 			if (c->deficit > 0)
 				return r;
 			to_the_end(f, c);
-		} else if (!r && !has_prompt(e, c)) {
+		} else if (!r && !has_prompt(&e->sched, c)) {
 			if (c->fresh)
 				to_the_end(f, c);
 			else
@@ -265,7 +264,7 @@ void fair_charge(struct engine *e, struct request *r, int n)
 	struct fair *f = &e->sched.fair;
 	struct client *c = r->client;
 
-	if (passes(e, r))
+	if (passes(&e->sched, r))
 		c->favour += n;
 	else
 		c->favour -= c->favour < n ? c->favour : n;

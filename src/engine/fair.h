@@ -38,7 +38,7 @@ struct fair {
 /* r waits, as its client's list has it: by priority, then age. */
 void fair_wait(struct engine *e, struct request *r);
 /* r waits no longer. */
-void fair_unwait(struct engine *e, struct request *r);
+void fair_unwait(struct fair *f, struct request *r);
 /* The next request: a running one that has a prompt to compute, or (waiting) one that
  * waits; never one that this round skips, or whose client it shuts out.  NULL: none. */
 struct request *fair_next(struct engine *e, bool waiting);
@@ -46,7 +46,7 @@ struct request *fair_next(struct engine *e, bool waiting);
 void fair_charge(struct engine *e, struct request *r, int n);
 /* The next one that waits, of all, in no order; NULL to begin.  r itself may be
  * taken out before the next call if next was called before that. */
-struct request *fair_each(struct engine *e, struct request *r);
+struct request *fair_each(struct fair *f, struct request *r);
 /* Lets go of clients that nothing is left of. */
 void fair_fini(struct engine *e);
 

@@ -92,7 +92,7 @@ bool park_any_out(struct engine *e)
 {
 	struct request *last = NULL;
 
-	for (struct request *r = fair_each(e, NULL); r; r = fair_each(e, r))
+	for (struct request *r = fair_each(&e->sched.fair, NULL); r; r = fair_each(&e->sched.fair, r))
 		if (r->park.pos && r->park.snaps.n && (!last || r->age > last->age))
 			last = r;
 	if (last)

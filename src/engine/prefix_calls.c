@@ -24,54 +24,54 @@ struct command {
 	struct err *err;
 };
 
-bool commands_wait(const struct engine *e)
+bool commands_wait(const struct inbox *b)
 {
-	return e->command != NULL;
+	return b->command != NULL;
 }
 
 void commands_run(struct engine *e)
 {
 	struct command *c, *next;
 
-	pthread_mutex_lock(&e->lock);
-	c = e->command;
-	e->command = NULL;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	c = e->inbox.command;
+	e->inbox.command = NULL;
+	pthread_mutex_unlock(&e->inbox.lock);
 	if (!c)
 		return;
 	for (struct command *k = c; k; k = k->next)
 		k->run(e, k);
 	engine_show_stats(e);
-	pthread_mutex_lock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
 	for (; c; c = next) {
 		next = c->next; /* c is its caller's, which may return once it is done */
 		c->done = true;
 	}
-	pthread_cond_broadcast(&e->answered);
-	pthread_mutex_unlock(&e->lock);
+	pthread_cond_broadcast(&e->inbox.answered);
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 static int command(struct engine *e, struct command *c)
 {
-	struct command **at = &e->command;
+	struct command **at = &e->inbox.command;
 
 	if (e->opts.by_hand) {
 		c->run(e, c);
 		engine_show_stats(e);
 		return c->rc;
 	}
-	pthread_mutex_lock(&e->lock);
-	if (e->closing) {
+	pthread_mutex_lock(&e->inbox.lock);
+	if (e->inbox.closing) {
 		c->rc = err_set(c->err, E_GONE, "the engine is closing");
 	} else {
 		while (*at)
 			at = &(*at)->next;
 		*at = c;
-		pthread_cond_signal(&e->wake);
+		pthread_cond_signal(&e->inbox.wake);
 		while (!c->done)
-			pthread_cond_wait(&e->answered, &e->lock);
+			pthread_cond_wait(&e->inbox.answered, &e->inbox.lock);
 	}
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&e->inbox.lock);
 	return c->rc;
 }
 

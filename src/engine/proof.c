@@ -95,7 +95,7 @@ void proof_draw(struct engine *e, const struct request *r, int hit)
 
 bool proof_wants(const struct engine *e)
 {
-	return e->proof.job && !e->draining;
+	return e->proof.job && !e->inbox.draining;
 }
 
 static void job_done(struct proof *p)
@@ -126,9 +126,9 @@ void proof_begin(struct engine *e)
 		}
 	if (!p->job)
 		return;
-	pthread_mutex_lock(&e->lock);
-	empty = !e->inbox && !e->closing && !e->draining;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	empty = !e->inbox.first && !e->inbox.closing && !e->inbox.draining;
+	pthread_mutex_unlock(&e->inbox.lock);
 	if (p->req && (!alone || !empty))
 		request_cancel(p->req);
 	if (p->req || !alone || !empty)
@@ -145,9 +145,9 @@ void proof_begin(struct engine *e)
 	}
 	p->req->ask.proof = true; /* no other thread has seen it yet */
 	p->req->ask.adapters = p->job->adapters;
-	pthread_mutex_lock(&e->lock);
-	e->submitted_own++;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	e->inbox.submitted_own++;
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 /* ---- comparing ---- */

@@ -18,11 +18,11 @@ static struct prefix_key key_of(const struct engine *e, const struct request *r,
 	return (struct prefix_key){ .salt = r->ask.salt, .kind = kind, .by = r->age, .now = engine_now(e) };
 }
 
-static struct request *running(const struct engine *e, uint64_t age)
+static struct request *running(const struct sched *s, uint64_t age)
 {
-	for (int i = 0; i < e->sched.n_run; i++)
-		if (e->sched.run[i]->age == age)
-			return e->sched.run[i];
+	for (int i = 0; i < s->n_run; i++)
+		if (s->run[i]->age == age)
+			return s->run[i];
 	return NULL;
 }
 
@@ -92,7 +92,7 @@ int reuse_start(struct engine *e, struct request *r)
 		hit.report.place = PLACES;
 		hit.report.replayed = hit.report.junction;
 	}
-	if (hit.at && running(e, prefix_by(hit.node)))
+	if (hit.at && running(&e->sched, prefix_by(hit.node)))
 		hit.report.source = PREFIX_RUNNING;
 	if (!r->sched.started)
 		prefix_use(&e->prefix, &hit, engine_now(e));
@@ -135,7 +135,7 @@ static int common(const struct request *r, const int32_t *tok, int n)
 bool reuse_waits(struct engine *e, struct request *r)
 {
 	struct prefix_hit hit;
-	const struct request *lead = r->reuse.ahead == AHEAD_NONE ? NULL : running(e, r->reuse.ahead);
+	const struct request *lead = r->reuse.ahead == AHEAD_NONE ? NULL : running(&e->sched, r->reuse.ahead);
 
 	if (!uses_store(e, &r->ask))
 		return false;
@@ -186,7 +186,7 @@ static int next_place(struct engine *e, const struct request *r, int pos, int la
 		next = r->reuse.junction;
 		*kind = PLACE_JUNCTION;
 	}
-	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
+	for (struct request *w = fair_each(&e->sched.fair, NULL); w; w = fair_each(&e->sched.fair, w))
 		if (w->reuse.ahead == r->age && w->reuse.ahead_at > pos && w->reuse.ahead_at < next) {
 			next = w->reuse.ahead_at;
 			*kind = PLACE_JUNCTION;
@@ -220,7 +220,7 @@ int reuse_cut(struct engine *e, const struct request *r)
  * find new memory for one may take the system longer than several steps. */
 static bool has_memory(const struct engine *e, enum place kind)
 {
-	return kind != PLACE_GRID || !sched_decodes(e) || caches_ready(&e->m->caches, READY_STATES);
+	return kind != PLACE_GRID || !sched_decodes(&e->sched) || caches_ready(&e->m->caches, READY_STATES);
 }
 
 /* Will the pass copy what is needed to resume at this place?  Where memory is short, only
@@ -234,9 +234,9 @@ static bool foresee(struct engine *e, struct request *r, int item, const struct 
 	if (!has_memory(e, at->kind) ||
 	    !prefix_room(p, &key, r->tok, at->pos, above, (size_t)e->sched.n_pass * p->place_bytes))
 		return false;
-	if (caches_foresee(&e->m->caches, e->batch.span, item, at->pos) &&
+	if (caches_foresee(&e->m->caches, e->step.batch.span, item, at->pos) &&
 	    (!prefix_outbid(p, &key, r->tok, at->pos, above) ||
-	     caches_foresee(&e->m->caches, e->batch.span, item, at->pos)))
+	     caches_foresee(&e->m->caches, e->step.batch.span, item, at->pos)))
 		return false;
 	e->sched.n_pass++;
 	return true;
@@ -244,8 +244,8 @@ static bool foresee(struct engine *e, struct request *r, int item, const struct 
 
 void reuse_foresee(struct engine *e, int item)
 {
-	struct request *r = e->batch.item[item].req;
-	const struct span *span = &e->batch.span[item];
+	struct request *r = e->step.batch.item[item].req;
+	const struct span *span = &e->step.batch.span[item];
 	int sure = span->n - span->n_draft, n;
 	struct place_at at[PASSED_MAX];
 
@@ -291,7 +291,7 @@ static bool keep(struct engine *e, struct request *r, const struct prefix_key *k
 		began = engine_now(e) - began;
 		if (ready)
 			pace_kept(&e->pace, (double)began);
-		e->keep_ns += began;
+		e->between.keep_ns += began;
 	}
 	return kept;
 }
@@ -438,7 +438,7 @@ void reuse_explain(const struct engine *e, const char *salt, const int32_t *tok,
 
 	prefix_find(&e->prefix, salt, tok, n, &hit);
 	*out = hit.report;
-	if (hit.at && running(e, prefix_by(hit.node)))
+	if (hit.at && running(&e->sched, prefix_by(hit.node)))
 		out->source = PREFIX_RUNNING;
 	if (e->prefix.tier) {
 		int far = e->prefix.tier->find(e->prefix.tier, salt ? salt : "", tok, n - 1);

@@ -47,9 +47,9 @@ const float *request_rows(const struct request *r, size_t *n)
 }
 
 /* Rows of the item that come next: how many, and *first the first of them in the step. */
-static int rows_of(const struct engine *e, const struct batch_item *it, int *first)
+static int rows_of(const struct batch *b, const struct batch_item *it, int *first)
 {
-	const struct span *s = &e->batch.span[it - e->batch.item];
+	const struct span *s = &b->span[it - b->item];
 	const struct rows *r = it->req->rows;
 	int end = s->pos + s->n - s->n_draft;
 
@@ -66,8 +66,8 @@ bool rows_wanted(const struct engine *e)
 {
 	int first;
 
-	for (int i = 0; i < e->batch.n_item; i++)
-		if (rows_of(e, &e->batch.item[i], &first))
+	for (int i = 0; i < e->step.batch.n_item; i++)
+		if (rows_of(&e->step.batch, &e->step.batch.item[i], &first))
 			return true;
 	return false;
 }
@@ -76,9 +76,9 @@ int rows_take(struct engine *e, const struct batch_item *it, struct err *err)
 {
 	struct backend *be = e->m->be;
 	struct rows *r = it->req->rows;
-	int first, n = rows_of(e, it, &first);
+	int first, n = rows_of(&e->step.batch, it, &first);
 	size_t cols = (size_t)e->m->shape.hidden, floats = (size_t)n * cols;
-	float *from = n ? e->hidden + (size_t)first * cols : NULL, *copy = NULL, *near;
+	float *from = n ? e->step.hidden + (size_t)first * cols : NULL, *copy = NULL, *near;
 
 	if (!n)
 		return 0;

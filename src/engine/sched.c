@@ -58,7 +58,7 @@ void sched_remove(struct engine *e, struct request *r)
 	if (r->slot < 0) {
 		if (s->starving == r)
 			s->starving = NULL;
-		fair_unwait(e, r);
+		fair_unwait(&e->sched.fair, r);
 		return;
 	}
 	slot_close(e, r);
@@ -137,7 +137,7 @@ static void start(struct engine *e, struct request *r)
 		r->pos = reuse_start(e, r);
 	hit = r->pos;
 	/* Waiting requests may now wait for r's prompt, so its chunks end where theirs part from it. */
-	for (struct request *w = fair_each(e, NULL); w; w = fair_each(e, w))
+	for (struct request *w = fair_each(&e->sched.fair, NULL); w; w = fair_each(&e->sched.fair, w))
 		reuse_waits(e, w);
 	if (r->sched.started)
 		return;
@@ -196,9 +196,8 @@ static int count_running(const struct sched *s, const struct client *c)
 /* A running request to preempt for r, which cannot join otherwise: one
  * that is less urgent, or, when r's client has nothing running, one of the client
  * that has most, if that is more than one.  NULL: none. */
-static struct request *victim_for(struct engine *e, const struct request *r)
+static struct request *victim_for(struct sched *s, const struct request *r)
 {
-	struct sched *s = &e->sched;
 	bool has_none = !count_running(s, r->client);
 	struct request *best = NULL;
 	int most = 2;
@@ -224,7 +223,7 @@ static bool make_room(struct engine *e, struct request *r)
 {
 	struct sched *s = &e->sched;
 	int64_t lack = lacks(e, r);
-	struct request *v = !s->n_free || lack ? victim_for(e, r) : NULL;
+	struct request *v = !s->n_free || lack ? victim_for(s, r) : NULL;
 
 	if (!v)
 		return s->n_free && !lack;
@@ -275,7 +274,7 @@ static int next_cut(struct engine *e, const struct request *r)
 /* Sets the step's next row to r's token at pos: id, position and the vector that it may bring. */
 static void row_put(struct engine *e, const struct request *r, int pos)
 {
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	const float *brought = brought_row(&r->brought, e, pos);
 
 	b->tok[b->n_row] = pos < r->n_tok ? r->tok[pos] : r->drafts.tok[pos - r->n_tok];
@@ -295,7 +294,7 @@ static void row_put(struct engine *e, const struct request *r, int pos)
  * its drafts, and makes them an item.  Drafts push nothing else out of memory. */
 static bool add_rows(struct engine *e, struct request *r, int n, int n_draft)
 {
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	struct span span = { .slot = r->slot, .pos = r->pos, .n = n, .n_draft = n_draft };
 	struct batch_item *it = &b->item[b->n_item];
 	int from = r->pos + n; /* first position that wants logits */
@@ -494,9 +493,9 @@ static int count_decoding(const struct sched *s)
 	return n;
 }
 
-bool sched_decodes(const struct engine *e)
+bool sched_decodes(const struct sched *s)
 {
-	return count_decoding(&e->sched) > 0;
+	return count_decoding(s) > 0;
 }
 
 /* The next token of the running answers, and drafts in the rows that remain
@@ -504,7 +503,7 @@ bool sched_decodes(const struct engine *e)
 static void fill_decoding(struct engine *e, int left)
 {
 	struct sched *s = &e->sched;
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	int n_decode = 0, first = 0;
 
 	for (int i = 0; i < s->n_run; i++)
@@ -527,7 +526,7 @@ static void fill_decoding(struct engine *e, int left)
 static void fill(struct engine *e)
 {
 	struct sched *s = &e->sched;
-	struct batch *b = &e->batch;
+	struct batch *b = &e->step.batch;
 	int n_decode = count_decoding(s), room = e->opts.step_rows - n_decode, n_prompt = 0;
 
 	s->round++;
@@ -535,7 +534,8 @@ static void fill(struct engine *e)
 	/* Where the answers fill all rows, prompts still get on: by one row, or every other step. */
 	if (room < 1)
 		room = e->opts.step_rows > 1 || s->round % 2;
-	pace_beside(&e->pace, pictures_come(s), (double)(e->tower_ns + e->ready_ns + e->keep_ns));
+	pace_beside(&e->pace, pictures_come(s),
+	            (double)(e->between.tower_ns + e->between.ready_ns + e->between.keep_ns));
 	choose(e, room, n_decode > 0);
 	for (int i = 0; i < s->n_pick; i++)
 		n_prompt += s->pick[i].n;
@@ -577,7 +577,7 @@ bool sched_fill(struct engine *e)
 		struct request *last = NULL;
 
 		fill(e);
-		if (e->batch.n_item || !s->n_run)
+		if (e->step.batch.n_item || !s->n_run)
 			return s->n_run > 0;
 		if (!s->refused && all_wait(s))
 			return false;

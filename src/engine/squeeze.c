@@ -30,14 +30,14 @@ static bool resize_slots(struct engine *e, size_t bytes)
 	return true;
 }
 
-static bool drop_prefixes(struct engine *e)
+static bool drop_prefixes(struct prefix *p)
 {
-	size_t before = e->prefix.bytes;
+	size_t before = p->bytes;
 
-	prefix_cut(&e->prefix, before / 2);
-	if (e->prefix.bytes >= before)
+	prefix_cut(p, before / 2);
+	if (p->bytes >= before)
 		return false;
-	log_warn("memory is short: kept prefixes take %zu MB, %zu before", e->prefix.bytes / MB, before / MB);
+	log_warn("memory is short: kept prefixes take %zu MB, %zu before", p->bytes / MB, before / MB);
 	return true;
 }
 
@@ -65,7 +65,7 @@ void squeeze_step(struct engine *e)
 	q->is_short = available < total / SHORT || memory_pressure() * 100 > WAITED;
 	if (q->is_short) {
 		if (!resize_slots(e, q->slots > piece ? q->slots - piece : 0))
-			drop_prefixes(e);
+			drop_prefixes(&e->prefix);
 		caches_shed(&e->m->caches, SIZE_MAX); /* what was ready for states, and what dropped ones left */
 	} else if (q->slots < q->asked && available > total / ENOUGH) {
 		resize_slots(e, q->slots + piece < q->asked ? q->slots + piece : q->asked);

@@ -4,12 +4,12 @@
 #include "engine/core.h"
 
 /* Prompt tokens that running requests have still to compute. */
-static int64_t run_tokens(const struct engine *e)
+static int64_t run_tokens(const struct sched *s)
 {
 	int64_t n = 0;
 
-	for (int i = 0; i < e->sched.n_run; i++)
-		n += e->sched.run[i]->n_tok - e->sched.run[i]->pos;
+	for (int i = 0; i < s->n_run; i++)
+		n += s->run[i]->n_tok - s->run[i]->pos;
 	return n;
 }
 
@@ -32,30 +32,30 @@ void engine_show_stats(struct engine *e)
 		e->m->be->ops->stream_stats(e->m->be, &s->experts);
 	if (e->m->be->ops->row_stats)
 		e->m->be->ops->row_stats(e->m->be, &s->tables);
-	pthread_mutex_lock(&e->lock);
-	e->shown = *s;
-	e->queue.rates = (struct queue_rates){
+	pthread_mutex_lock(&e->inbox.lock);
+	e->inbox.shown = *s;
+	e->inbox.queue.rates = (struct queue_rates){
 		.prefill = s->prefill_rate,
 		.miss = e->miss,
 		.hold_ns = (int64_t)e->hold_ns,
-		.run_tokens = run_tokens(e),
+		.run_tokens = run_tokens(&e->sched),
 		.n_run = s->running,
 	};
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&e->inbox.lock);
 }
 
 void engine_stats(struct engine *e, struct engine_stats *out)
 {
 	int64_t now = engine_now(e), since;
 
-	pthread_mutex_lock(&e->lock);
-	*out = e->shown;
-	out->requests = (int64_t)(e->submitted - e->submitted_own);
-	memcpy(out->refused, e->refused, sizeof(out->refused));
-	out->waiting += e->queue.n;
-	out->waiting_tokens = e->queue.tokens;
-	since = e->work_ns > out->last_step_ns ? e->work_ns : out->last_step_ns;
-	out->stuck_ns = engine_has_work(e) && now > since ? now - since : 0;
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_lock(&e->inbox.lock);
+	*out = e->inbox.shown;
+	out->requests = (int64_t)(e->inbox.submitted - e->inbox.submitted_own);
+	memcpy(out->refused, e->inbox.refused, sizeof(out->refused));
+	out->waiting += e->inbox.queue.n;
+	out->waiting_tokens = e->inbox.queue.tokens;
+	since = e->inbox.work_ns > out->last_step_ns ? e->inbox.work_ns : out->last_step_ns;
+	out->stuck_ns = inbox_has_work(&e->inbox) && now > since ? now - since : 0;
+	pthread_mutex_unlock(&e->inbox.lock);
 	disk_stats(e, &out->disk);
 }

@@ -108,7 +108,7 @@ static void take_token(struct engine *e, struct request *r, const struct pick *p
 
 /* The next token, whose place is pos: the one that the answer is made to say, or
  * the sampler's.  row is its scratch. */
-static int pick_token(struct engine *e, struct request *r, float *row, int pos, struct pick *pick)
+static int pick_token(struct step *s, struct request *r, float *row, int pos, struct pick *pick)
 {
 	struct request_text *t = &r->text;
 	int32_t given = lead_next(&t->lead);
@@ -117,11 +117,11 @@ static int pick_token(struct engine *e, struct request *r, float *row, int pos, 
 
 	if (given < 0)
 		return sampler_pick(&t->sampler, row, pos, pick, &r->err);
-	e->only[given / 32] = 1u << given % 32;
-	t->sampler.mask = e->only;
+	s->only[given / 32] = 1u << given % 32;
+	t->sampler.mask = s->only;
 	rc = sampler_pick(&t->sampler, row, pos, pick, &r->err);
 	t->sampler.mask = mask;
-	e->only[given / 32] = 0;
+	s->only[given / 32] = 0;
 	return rc;
 }
 
@@ -139,7 +139,7 @@ static void look(void *arg)
 	const struct look *l = arg;
 	struct engine *e = l->e;
 	struct request *r = l->it->req;
-	int row = e->batch.logit_row[l->it->logit + l->i], pos = e->batch.pos[row];
+	int row = e->step.batch.logit_row[l->it->logit + l->i], pos = e->step.batch.pos[row];
 	struct pick pick;
 
 	if (r->ask.on_logits && pos >= r->reported) {
@@ -151,19 +151,19 @@ static void look(void *arg)
 	if (r->text.mask)
 		r->text.sampler.mask = r->text.mask->ops->mask(r->text.mask);
 	/* The new token's place is pos + 1. */
-	if (pick_token(e, r, l->row, pos + 1, &pick)) {
+	if (pick_token(&e->step, r, l->row, pos + 1, &pick)) {
 		verify_end(r, FINISH_ERROR);
 		return;
 	}
 	if (l->i + 1 < l->it->n_logit && rng_uniform(PRETEND, r->age, (uint64_t)pos) < e->opts.draft_pretend)
-		pick.token = e->batch.tok[row + 1];
+		pick.token = e->step.batch.tok[row + 1];
 	take_token(e, r, &pick);
 }
 
 int verify(struct engine *e, struct batch_item *it)
 {
 	struct request *r = it->req;
-	const struct span *span = &e->batch.span[it - e->batch.item];
+	const struct span *span = &e->step.batch.span[it - e->step.batch.item];
 	size_t vocab = (size_t)e->m->shape.vocab;
 	int keep = span->n - span->n_draft;
 
@@ -175,19 +175,20 @@ int verify(struct engine *e, struct batch_item *it)
 		                                     .total = r->n_prompt });
 	}
 	for (int i = 0; i < it->n_logit; i++) {
-		int row = e->batch.logit_row[it->logit + i], pos = e->batch.pos[row], n_tok = r->n_tok;
+		int row = e->step.batch.logit_row[it->logit + i], pos = e->step.batch.pos[row], n_tok = r->n_tok;
 		float *logits;
 
-		if (r->ending || pos >= r->n_tok || (e->batch.tok[row] >= 0 && e->batch.tok[row] != r->tok[pos]))
+		if (r->ending || pos >= r->n_tok ||
+		    (e->step.batch.tok[row] >= 0 && e->step.batch.tok[row] != r->tok[pos]))
 			break; /* a draft that is not part of the answer, and what follows it */
 		if (pos - span->pos >= keep)
 			keep = pos - span->pos + 1;
-		logits = e->logits + (size_t)(it->logit + i) * vocab;
+		logits = e->step.logits + (size_t)(it->logit + i) * vocab;
 		if (request_guard(r, look, &(struct look){ e, it, i, logits }))
 			continue;
 		/* Undoes the look at the row; all requests share the scratch. */
 		r->n_tok = n_tok;
-		memset(e->only, 0, (vocab / 32 + 1) * sizeof(*e->only));
+		memset(e->step.only, 0, (vocab / 32 + 1) * sizeof(*e->step.only));
 	}
 	return keep;
 }
