@@ -4,6 +4,8 @@
  * lies; any other, where the operation before it ran.  So forward() need not say which layer it is in.  A model
  * places its matrices with the number of their layer (struct placed); vectors are small and lie in both backends.
  *
+ * With mixtures apart, FIRST has all layers, every other operation and every view; REST has what only moe reads.
+ *
  * Memory.  alloc() gives addresses without memory (struct area).  Areas are of two kinds:
  *
  *   cut    keys and values, S, tails and tapes, which views lay out by layer: of each page or slot, the bytes of the first
@@ -57,6 +59,7 @@ struct split {
 	struct backend_ops ops;
 	struct backend *of[SIDES];
 	int layers;
+	bool mixtures; /* moe runs on REST, all else on FIRST */
 	char level[200], arithmetic[80];
 	struct area **area; /* [n_area] by address */
 	struct range *range;
@@ -331,7 +334,9 @@ static int range_before(const struct split *s, const void *p)
 
 static int side_of_placed(const struct split *s, const struct placed *v)
 {
-	return !v->layer ? STAY : v->layer <= s->layers ? FIRST : REST;
+	if (!v->layer)
+		return STAY;
+	return (s->mixtures ? !v->mixture : v->layer <= s->layers) ? FIRST : REST;
 }
 
 /* The side that has the matrix; STAY: both, or it was not placed. */
@@ -640,7 +645,7 @@ static int split_begin(struct pass *p)
 	int rc = 0;
 
 	s->pass = p;
-	s->now = REST;
+	s->now = s->mixtures ? FIRST : REST;
 	s->high = 0;
 	if (work)
 		work->at = STAY;
@@ -715,7 +720,7 @@ static int split_end(struct pass *p)
 	return look(s);
 }
 
-/* Begins an operation on a side, STAY: that of the one before.  NULL: there is nothing to compute. */
+/* Begins an operation on a side, STAY: that of the one before, FIRST with mixtures apart.  NULL: there is nothing to compute. */
 static struct split *go(struct pass *p, int side)
 {
 	struct split *s = split_of(p->be);
@@ -723,7 +728,8 @@ static struct split *go(struct pass *p, int side)
 	if (look(s))
 		return NULL;
 	assert(s->pass == p && "an operation of a pass that has not begun");
-	s->now = side == STAY ? s->now : side;
+	if (side != STAY || s->mixtures)
+		s->now = side == STAY ? FIRST : side;
 	s->high = p->work_used > s->high ? p->work_used : s->high;
 	return s->learning || (s->rehearsing && !s->of[s->now]->ops->rehearse) ? NULL : s;
 }
@@ -989,13 +995,54 @@ static void split_tape_apply(struct backend *be, const struct state_view *view, 
 	}
 }
 
+/* Where FIRST has p, which it goes on holding, and where REST has it. */
+struct both {
+	uint8_t *p[SIDES]; /* NULL: the device is lost */
+};
+
+/* floats: how many are copied to REST. */
+static struct both on_both(struct split *s, const float *p, size_t floats)
+{
+	struct area *a = area_of(s, p);
+	struct both b = { { NULL } };
+	uint8_t *rest;
+
+	s->now = FIRST;
+	b.p[FIRST] = at(s, p);
+	rest = p ? memory(s, a, REST, a->bytes) : NULL;
+	if (!b.p[FIRST] || !rest)
+		return b;
+	b.p[REST] = rest + ((const uint8_t *)p - a->p);
+	carry(s, FIRST, b.p[FIRST], REST, b.p[REST], floats * sizeof(float));
+	return b;
+}
+
+/* The rows that a mixture reads and writes go over, and no other work memory. */
+static void moe_apart(struct split *s, float *out, bool add, const struct moe *m, const float *in, const float *by,
+                      int n, int cols)
+{
+	size_t rows = (size_t)n, floats = rows * (size_t)cols;
+	struct both to = on_both(s, out, add ? floats : 0), from = on_both(s, in, floats),
+		    read = on_both(s, by, by ? rows * (size_t)m->router->cols : 0);
+
+	s->now = REST;
+	CALL(moe, (float *)to.p[REST], add, m, (float *)from.p[REST], (float *)read.p[REST], n, cols);
+	if (!look(s))
+		carry(s, REST, to.p[REST], FIRST, to.p[FIRST], floats * sizeof(float));
+	s->now = FIRST;
+}
+
 static void split_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by,
                       int n, int cols)
 {
-	struct split *s = go(p, matrix(p, m->down));
+	struct split *s = go(p, split_of(p->be)->mixtures ? REST : matrix(p, m->down));
 
 	if (!s)
 		return;
+	if (s->mixtures) {
+		moe_apart(s, out, add, m, in, by, n, cols);
+		return;
+	}
 	HERE(out);
 	HERE(in);
 	HERE(by);
@@ -1268,17 +1315,14 @@ static const struct backend_ops split_ops = {
 	.close = split_close,
 };
 
-struct backend *split_open(struct backend *first, struct backend *rest, int layers)
+static struct split *open_both(struct backend *first, struct backend *rest)
 {
 	struct split *s = xcalloc(1, sizeof *s);
 
 	assert(!strcmp(first->order, rest->order));
 	s->of[FIRST] = first;
 	s->of[REST] = rest;
-	s->layers = layers;
 	s->bounce = xmalloc(BOUNCE);
-	snprintf(s->level, sizeof s->level, "%.90s for %d layers, then %.60s", first->level, layers, rest->level);
-	snprintf(s->arithmetic, sizeof s->arithmetic, "%s %d %s", first->arithmetic, layers, rest->arithmetic);
 	s->ops = split_ops;
 	s->ops.adapts = first->ops->adapts &&
 	                rest->ops->adapts; /* both have an adapter's matrices, which are of no layer */
@@ -1289,5 +1333,27 @@ struct backend *split_open(struct backend *first, struct backend *rest, int laye
 		.level = s->level,
 		.threads = rest->threads,
 	};
+	return s;
+}
+
+struct backend *split_open(struct backend *first, struct backend *rest, int layers)
+{
+	struct split *s = open_both(first, rest);
+
+	s->layers = layers;
+	snprintf(s->level, sizeof s->level, "%.90s for %d layers, then %.60s", first->level, layers, rest->level);
+	snprintf(s->arithmetic, sizeof s->arithmetic, "%s %d %s", first->arithmetic, layers, rest->arithmetic);
+	return &s->be;
+}
+
+struct backend *split_open_mixtures(struct backend *first, struct backend *rest)
+{
+	struct split *s = open_both(first, rest);
+
+	assert(rest->ops->near);
+	s->mixtures = true;
+	s->layers = INT_MAX;
+	snprintf(s->level, sizeof s->level, "%.90s, experts on %.60s", first->level, rest->level);
+	snprintf(s->arithmetic, sizeof s->arithmetic, "%s experts %s", first->arithmetic, rest->arithmetic);
 	return &s->be;
 }

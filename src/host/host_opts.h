@@ -69,7 +69,7 @@ struct host_opts {
 	int decode_gap;       /* ms; see engine.h */
 	int answer_reserve;   /* tokens; see engine.h */
 	struct choices cpu;
-	const char *device; /* the device that computes, as --device names it ("cuda:1", "cuda,20"); NULL: auto */
+	const char *device; /* what computes, as --device names it ("cuda:1", "cuda,20", "cuda,experts"); NULL: auto */
 	enum arith arith;
 	size_t memory_bytes; /* for everything; 0: no such bound */
 	size_t text_bytes; /* of the tokenizer and template, where memory_bytes does not count the program; 0: it does */

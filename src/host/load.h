@@ -56,7 +56,7 @@ struct session {
 	struct backend *be;   /* of the model */
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
 	size_t device_bytes;  /* memory of be's device; 0: be is cpu, or has it */
-	bool divided;         /* be has cpu, for a part of the layers */
+	bool divided;         /* be has cpu, for a part of the model */
 	struct model *looked; /* see load_device.h */
 	struct model *model;
 	struct tower *tower;       /* NULL: the model has none that weft reads, or it was not asked for */

@@ -57,7 +57,9 @@ static const char *asked_of_the_processor(const struct host_opts *o)
 	return NULL;
 }
 
-/* layers: of the model on the device, the rest on s->cpu; 0: all. */
+/* How much of the model a device computes: its first layers, all, or all but the mixtures of experts; s->cpu computes the rest. */
+enum { ALL = 0, NO_EXPERTS = -1, LAYERS_MOST = 10000 };
+
 static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, int layers,
                       struct err *err)
 {
@@ -73,9 +75,11 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 	if (need > f->memory)
 		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
 		               s->store->name, need >> 20);
+	if (layers == NO_EXPERTS && !s->model->n_mixture)
+		return err_set(err, E_UNSUPPORTED, "%s has no mixtures of experts", s->store->name);
 	rc = backends_open(&s->be, f->name, NULL, err);
 	if (!rc && layers) {
-		s->be = split_open(s->be, s->cpu, layers);
+		s->be = layers == NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) : split_open(s->be, s->cpu, layers);
 		s->divided = true;
 	}
 	if (!rc)
@@ -99,7 +103,7 @@ static void choose(struct session *s, const struct host_opts *o)
 			continue; /* a processor that OpenCL shows as a device */
 		if (other)
 			log_info("device: the processor, and not %s: %s is asked for", found[i].name, other);
-		else if (!try_device(s, o, &found[i], 0, &err)) {
+		else if (!try_device(s, o, &found[i], ALL, &err)) {
 			log_info("device: %s, %s: a GPU that has kernels and memory for the model", found[i].name,
 			         found[i].device);
 			return;
@@ -109,17 +113,17 @@ static void choose(struct session *s, const struct host_opts *o)
 	}
 }
 
-enum { LAYERS_MOST = 10000 };
-
-/* "NAME" or "NAME,LAYERS": the device's name, and how many layers it computes; 0: all. */
+/* "NAME", "NAME,LAYERS" or "NAME,experts": the device's name, and how much it computes. */
 static int read_name(const char *text, struct backend_found *f, int *layers, struct err *err)
 {
 	size_t n = strcspn(text, ",");
 	char *end = NULL;
-	long most = text[n] ? strtol(text + n + 1, &end, 10) : 0;
+	bool experts = !strcmp(text + n, ",experts");
+	long most = experts ? NO_EXPERTS : text[n] ? strtol(text + n + 1, &end, 10) : ALL;
 
-	if (text[n] && (end == text + n + 1 || *end || most < 1 || most > LAYERS_MOST))
-		return err_set(err, E_ARG, "'%s': not a number of layers, 1 to %d", text + n + 1, LAYERS_MOST);
+	if (text[n] && !experts && (end == text + n + 1 || *end || most < 1 || most > LAYERS_MOST))
+		return err_set(err, E_ARG, "'%s': not a number of layers, 1 to %d, nor 'experts'", text + n + 1,
+		               LAYERS_MOST);
 	if (n >= sizeof f->name)
 		n = sizeof f->name - 1;
 	memcpy(f->name, text, n);
@@ -132,10 +136,10 @@ static int open_named(struct session *s, const struct host_opts *o, const char *
                       struct err *err)
 {
 	struct backend_found f = { .memory = SIZE_MAX };
-	int layers = 0, rc = read_name(name, &f, &layers, err);
+	int layers = ALL, rc = read_name(name, &f, &layers, err);
 
 	if (!rc && layers && !strcmp(f.name, "cpu"))
-		rc = err_set(err, E_ARG, "the processor computes all layers");
+		rc = err_set(err, E_ARG, "the processor computes all of a model");
 	if (!rc && layers)
 		rc = backends_open(&s->cpu, "cpu", cpu, err);
 	if (!rc)

@@ -370,6 +370,61 @@ static int open_caches(struct model *m, struct err *err)
 	return 0;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const struct placed *x = *(struct placed *const *)a, *y = *(struct placed *const *)b;
+
+	return (x->p > y->p) - (x->p < y->p);
+}
+
+/* Marks the one of v[n], in the order of addresses, that p lies in. */
+static void mark_around(struct placed **v, int n, const uint8_t *p)
+{
+	int from = 0, to = n;
+
+	while (from < to) {
+		int mid = from + (to - from) / 2;
+
+		if (v[mid]->p <= p)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	if (p && from && p < v[from - 1]->p + v[from - 1]->bytes)
+		v[from - 1]->mixture = true;
+}
+
+static void mark_weights(struct placed **v, int n, const struct weight *w, int n_w)
+{
+	for (int i = 0; w && i < n_w; i++) {
+		mark_around(v, n, w[i].data);
+		mark_around(v, n, w[i].scales);
+		mark_around(v, n, w[i].biases);
+	}
+}
+
+/* Marks what only moe reads. */
+static void mark_mixtures(const struct model *m, struct placed *v, int n)
+{
+	struct placed **sorted = xcalloc((size_t)n + 1, sizeof *sorted);
+
+	for (int i = 0; i < n; i++)
+		sorted[i] = &v[i];
+	qsort(sorted, (size_t)n, sizeof *sorted, by_address);
+	for (int i = 0; i < m->n_mixture; i++) {
+		const struct moe *x = m->mixture[i];
+		const struct weight *const one[] = { x->router, x->shared_gate, x->shared_up, x->shared_down,
+			                             x->shared_router };
+
+		mark_weights(sorted, n, x->gate, x->experts);
+		mark_weights(sorted, n, x->up, x->experts);
+		mark_weights(sorted, n, x->down, x->experts);
+		for (size_t k = 0; k < sizeof one / sizeof *one; k++)
+			mark_weights(sorted, n, one[k], 1);
+	}
+	free(sorted);
+}
+
 /* The tensors that were handed out, and the vectors made of some. */
 static int place(struct model *m, struct err *err)
 {
@@ -378,6 +433,7 @@ static int place(struct model *m, struct err *err)
 	if (!m->be->ops->place)
 		return 0;
 	m->placed = store_placed(m->st, &m->vectors, &n);
+	mark_mixtures(m, m->placed, n);
 	code = m->be->ops->place(m->be, m->placed, n, err);
 	if (!code)
 		m->n_placed = n;

@@ -15,7 +15,8 @@ struct placed {
 	size_t bytes;
 	const struct weight *whole;  /* the matrix that begins here, if it may be packed (packed.h); else NULL */
 	const struct file_map *file; /* the mapping that p lies in; NULL: none */
-	int layer; /* 1 + the layer that the tensor is of; PLACED_NO_LAYER: of none; 0: a vector, of any */
+	int layer;    /* 1 + the layer that the tensor is of; PLACED_NO_LAYER: of none; 0: a vector, of any */
+	bool mixture; /* the operation moe alone reads it */
 };
 
 #endif

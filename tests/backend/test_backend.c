@@ -22,6 +22,12 @@ struct backend *test_backend_named(const char *name, int threads, enum cpu_level
 	if (!strcmp(name, "split"))
 		return split_open(far_open_beside(backend_cpu_open(threads, level)), backend_cpu_open(threads, level),
 		                  2);
+	if (!strcmp(name, "experts"))
+		return split_open_mixtures(far_open_beside(backend_cpu_open(threads, level)),
+		                           backend_cpu_open(threads, level));
+	if (!strncmp(name, "experts:", 8))
+		return split_open_mixtures(test_backend_named(name + 8, threads, level),
+		                           backend_cpu_open(threads, level));
 	if (!strncmp(name, "split:", 6))
 		return split_open(test_backend_named(name + 6, threads, level), backend_cpu_open(threads, level), 2);
 	if (!backends_open(&be, name, NULL, &err))

@@ -171,13 +171,16 @@ class Test(unittest.TestCase):
             with open(os.path.join(folder, "tokenizer.json"), "w") as f:
                 json.dump({"version": "1.0", "added_tokens": [], "decoder": {"type": "Fuse"},
                            "model": {"type": "Unigram", "unk_id": 0, "vocab": letters, "byte_fallback": False}}, f)
-            for device in ("cpu", DEVICE):
+            for device in ("cpu", DEVICE, DEVICE + ",experts"):
                 s = self.serve(folder, device)
                 said[device] = [s.post("/v1/completions", {"prompt": prompt[:n], "max_tokens": 8, "temperature": 0,
                                                            "ignore_eos": True, "logprobs": 3}) for n in (30, 3)]
                 said[device] = [(r.status, r.json().get("choices")) for r in said[device]]
+                if device.endswith("experts"):
+                    self.assertIn(", experts on ", s.text())
                 s.close()
         self.assertEqual(said[DEVICE], said["cpu"])
+        self.assertEqual(said[DEVICE + ",experts"], said["cpu"])
         self.assertEqual([status for status, _ in said["cpu"]], [200, 200])
 
     def test_images(self):
@@ -191,7 +194,8 @@ class Test(unittest.TestCase):
     def test_refusals(self):
         for device, why in ((DEVICE.split(":")[0] + ":15", "15 is asked for"), ("gpu", "none of cpu, cuda:N, opencl:N"),
                             (DEVICE + ":x", "none of cpu"), (DEVICE + ",x", "not a number of layers"),
-                            ("cpu,3", "computes all layers"), ("auto,3", "none of cpu")):
+                            ("cpu,3", "computes all of a model"), ("cpu,experts", "computes all of a model"),
+                            (DEVICE + ",experts", "has no mixtures of experts"), (DEVICE + ",expert", "nor 'experts'"), ("auto,3", "none of cpu")):
             p = subprocess.run([WEFT, "run", "--device", device, "-p", "x", TINY], capture_output=True, text=True)
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn(why, p.stderr)

@@ -49,6 +49,7 @@ struct run {
 	size_t row;               /* bytes of a row of logits */
 	struct rows_opts *tables; /* left on disk so; NULL: in memory */
 	bool has_tables;          /* and the backend can leave them on disk */
+	bool mixtures;            /* the model has some */
 	int bad;
 };
 
@@ -370,6 +371,7 @@ static void open_or_exit(struct run *r, int threads, enum cpu_level level, const
 		exit(1);
 	}
 	r->row = (size_t)r->d.vocab * sizeof(float);
+	r->mixtures = r->d.m->n_mixture;
 	r->has_tables = r->d.be->ops->stream_rows && model_table_bytes(r->d.m) > 0;
 	tokens(r->tok, r->n, r->d.vocab, 11);
 	for (int i = 0; i < OTHERS; i++)
@@ -489,6 +491,8 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 		if (best && !r.kv && !r.lora) {
 			over(&r, level, "far", 0);
 			over(&r, level, "split", stride);
+			if (r.mixtures)
+				over(&r, level, "experts", quick ? stride : 7 * stride);
 		}
 		if (best && !r.kv && !r.lora && r.has_tables)
 			tables_on_disk(&r, level);
