@@ -1032,6 +1032,28 @@ static void moe_apart(struct split *s, float *out, bool add, const struct moe *m
 	s->now = FIRST;
 }
 
+/* Experts on disk are REST's. */
+static int split_stream(struct backend *be, struct moe *const *mix, int n, const struct stream_opts *o, struct err *err)
+{
+	struct backend *rest = split_of(be)->of[REST];
+
+	return rest->ops->stream(rest, mix, n, o, err);
+}
+
+static size_t split_stream_shrink(struct backend *be, size_t bytes)
+{
+	struct backend *rest = split_of(be)->of[REST];
+
+	return rest->ops->stream_shrink(rest, bytes);
+}
+
+static void split_stream_stats(const struct backend *be, struct stream_stats *to)
+{
+	const struct backend *rest = ((const struct split *)be)->of[REST];
+
+	rest->ops->stream_stats(rest, to);
+}
+
 static void split_moe(struct pass *p, float *out, bool add, const struct moe *m, const float *in, const float *by,
                       int n, int cols)
 {
@@ -1041,6 +1063,8 @@ static void split_moe(struct pass *p, float *out, bool add, const struct moe *m,
 		return;
 	if (s->mixtures) {
 		moe_apart(s, out, add, m, in, by, n, cols);
+		if (!p->spoilt.code)
+			p->spoilt = s->q[REST].spoilt;
 		return;
 	}
 	HERE(out);
@@ -1352,6 +1376,11 @@ struct backend *split_open_mixtures(struct backend *first, struct backend *rest)
 
 	assert(rest->ops->near);
 	s->mixtures = true;
+	if (rest->ops->stream) {
+		s->ops.stream = split_stream;
+		s->ops.stream_shrink = split_stream_shrink;
+		s->ops.stream_stats = split_stream_stats;
+	}
 	s->layers = INT_MAX;
 	snprintf(s->level, sizeof s->level, "%.90s, experts on %.60s", first->level, rest->level);
 	snprintf(s->arithmetic, sizeof s->arithmetic, "%s experts %s", first->arithmetic, rest->arithmetic);

@@ -11,7 +11,7 @@
 struct backend *split_open(struct backend *first, struct backend *rest, int layers);
 
 /* The operation moe, with routers and shared experts, runs on `rest`, which is near (backend.h); everything else on `first`.  A
- * mixture's input rows go over, and its output rows come back.  Owns both. */
+ * mixture's input rows go over, and its output rows come back.  Experts on disk are as `rest` has them.  Owns both. */
 struct backend *split_open_mixtures(struct backend *first, struct backend *rest);
 
 #endif
