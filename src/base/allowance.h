@@ -20,7 +20,7 @@ enum {
 	ALLOWANCE_PIECE = 64 << 10, /* bytes that a pass over a text reads between two looks at the allowance */
 	ALLOWANCE_STEPS = 40000000, /* on top of what its bytes cost: about a second */
 	ALLOWANCE_TEXTS = 4, /* JSON texts of the largest size, one after another or at once: a body, and arguments of
-	                            * calls, which are JSON in strings; some bodies are rewritten on their way */
+	                            * calls, which are JSON in strings */
 	ALLOWANCE_PER_BYTE = 8, /* of a body: one pass through parser, template and tokeniser, and slack */
 };
 

@@ -707,6 +707,11 @@ struct json *json_new_str(const char *s, size_t n)
 	return made(json_object_new_string_len(s, (int)n));
 }
 
+struct json *json_new_int(int64_t i)
+{
+	return made(json_object_new_int64(i));
+}
+
 struct json *json_share(const struct json *j)
 {
 	if (is_null(j))

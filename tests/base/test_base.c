@@ -332,10 +332,11 @@ static void test_json_building(void **state)
 	json_add(list, own);
 	json_add(list, json_copy(json_get(json_get(j, "a"), "x")));
 	json_add(list, json_share(json_get(j, "c")));
+	json_add(list, json_new_int(INT64_MIN));
 	buf_init(&b);
 	json_put(&b, list);
 	assert_string_equal(b.p, "[{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":\"two\",\"d\":null,\"e\":true},"
-	                         "[1.0,{\"y\":null}],[[7]]]");
+	                         "[1.0,{\"y\":null}],[[7]],-9223372036854775808]");
 	buf_reset(&b);
 	allowance_begin(&w, 0, NULL);
 	json_free(list);

@@ -1,9 +1,13 @@
 /* api_gemini.c - POST /v1beta/models/NAME:METHOD, where METHOD is generateContent, streamGenerateContent or countTokens, in the shapes
- * of Google's Gemini API.  A body is rewritten to that of a chat completion and read as one. */
+ * of Google's Gemini API.  A body becomes that of a chat completion, which shares its values, and is read as one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/allowance.h"
+#include "base/utf8.h"
 #include "server/chat/chat.h"
+#include "server/chat/messages.h"
 #include "server/inside.h"
 #include "server/routes.h"
 #include "server/chat/structured.h"
@@ -13,7 +17,7 @@ static const struct endpoint count_endpoint;
 /* ---- reading ---- */
 
 static const struct field gemini_fields[] = {
-	TAKEN("model", TAKES_STRING), /* put_into_body puts it and stream there, from the path */
+	TAKEN("model", TAKES_STRING), /* prep puts it and stream there, from the path */
 	TAKEN("stream", TAKES_BOOL),
 	{ "contents" },
 	{ "systemInstruction" },
@@ -39,31 +43,17 @@ static bool str_is(const struct json *j, const char *text)
 	return s && !strcmp(s, text);
 }
 
-/* Begins a member of the object in out. */
-static void put_name(struct buf *out, const char *name)
+static void set_cstr(struct json *object, const char *key, const char *text)
 {
-	buf_puts(out, out->n > 1 ? "," : "");
-	json_put_cstr(out, name);
-	buf_putc(out, ':');
-}
-
-static void put_member(struct buf *out, const char *name, const struct json *v)
-{
-	put_name(out, name);
-	json_put(out, v);
-}
-
-static void put_raw_member(struct buf *out, const char *name, const char *text)
-{
-	put_name(out, name);
-	buf_puts(out, text);
+	json_set_str(object, key, text, strlen(text));
 }
 
 /* ---- schemas ---- */
 
 /* A name of a type: in capitals in this API, in small letters in JSON schemas. */
-static void put_type(const struct json *type, bool or_null, struct buf *out)
+static struct json *type_of(const struct json *type)
 {
+	struct json *out;
 	struct buf small;
 	size_t n = 0;
 	const char *s = json_str(type, &n);
@@ -71,10 +61,9 @@ static void put_type(const struct json *type, bool or_null, struct buf *out)
 	buf_init(&small);
 	for (size_t i = 0; i < n; i++)
 		buf_putc(&small, (char)(s[i] >= 'A' && s[i] <= 'Z' ? s[i] - 'A' + 'a' : s[i]));
-	buf_puts(out, or_null ? "[" : "");
-	json_put_str(out, small.p, small.n);
-	buf_puts(out, or_null ? ",\"null\"]" : "");
+	out = json_new_str(small.p, small.n);
 	buf_fini(&small);
+	return out;
 }
 
 /* Bounds come as strings too, as all integers of 64 bits may in this API. */
@@ -87,107 +76,131 @@ static bool is_bound(const char *key, const struct json *v)
 	       (!strncmp(key, "min", 3) || !strncmp(key, "max", 3)) && len > 5;
 }
 
-static void put_schema(const struct json *schema, struct buf *out);
+static struct json *schema_of(const struct json *schema);
 
 /* The members of an object that are schemas: of properties and $defs. */
-static void put_schemas(const struct json *v, struct buf *out)
+static struct json *schemas_of(const struct json *v)
 {
 	struct json_cursor c = json_first(v);
+	struct json *out = json_new_object();
 	const struct json *one;
 	const char *key;
-	struct buf own;
 
-	buf_init(&own);
-	buf_putc(&own, '{');
-	while (json_next(&c, &key, &one)) {
-		put_name(&own, key);
-		put_schema(one, &own);
-	}
-	buf_putc(&own, '}');
-	buf_put(out, own.p, own.n);
-	buf_fini(&own);
+	while (json_next(&c, &key, &one) && allowance_spend(1))
+		json_set(out, key, schema_of(one));
+	return out;
 }
 
-static void put_keyword(const char *key, const struct json *v, bool nullable, struct buf *out)
+static struct json *keyword_of(const char *key, const struct json *v, bool nullable)
 {
+	struct json *out;
 	size_t n;
 
-	put_name(out, key);
 	if (!strcmp(key, "type") && json_str(v, &n)) {
-		put_type(v, nullable, out);
-	} else if (is_bound(key, v)) {
-		buf_puts(out, json_str(v, &n));
-	} else if ((!strcmp(key, "properties") || !strcmp(key, "$defs")) && json_kind(v) == JSON_OBJECT) {
-		put_schemas(v, out);
-	} else if (!strcmp(key, "items") || !strcmp(key, "additionalProperties")) {
-		put_schema(v, out);
-	} else if (!strcmp(key, "anyOf") && json_kind(v) == JSON_ARRAY) {
-		buf_putc(out, '[');
-		for (size_t i = 0; i < json_len(v); i++) {
-			buf_puts(out, i ? "," : "");
-			put_schema(json_at(v, i), out);
-		}
-		buf_putc(out, ']');
-	} else {
-		json_put(out, v);
+		if (!nullable)
+			return type_of(v);
+		out = json_new_array();
+		json_add(out, type_of(v));
+		json_add(out, json_new_str("null", 4));
+		return out;
 	}
+	if (is_bound(key, v))
+		return json_new_int(strtoll(json_str(v, &n), NULL, 10));
+	if ((!strcmp(key, "properties") || !strcmp(key, "$defs")) && json_kind(v) == JSON_OBJECT)
+		return schemas_of(v);
+	if (!strcmp(key, "items") || !strcmp(key, "additionalProperties"))
+		return schema_of(v);
+	if (strcmp(key, "anyOf") || json_kind(v) != JSON_ARRAY)
+		return json_share(v);
+	out = json_new_array();
+	for (size_t i = 0; i < json_len(v) && allowance_spend(1); i++)
+		json_add(out, schema_of(json_at(v, i)));
+	return out;
 }
 
 /* A schema in this API's form as a JSON schema.  As deep as the body, which is bounded where it is parsed. */
-static void put_schema(const struct json *schema, struct buf *out)
+static struct json *schema_of(const struct json *schema)
 {
 	struct json_cursor c = json_first(schema);
 	const struct json *v;
 	bool nullable = false;
+	struct json *out;
 	const char *key;
-	struct buf own;
 
-	if (json_kind(schema) != JSON_OBJECT) {
-		json_put(out, schema);
-		return;
-	}
+	if (json_kind(schema) != JSON_OBJECT)
+		return json_share(schema);
 	json_to_bool(json_get(schema, "nullable"), &nullable);
-	buf_init(&own);
-	buf_putc(&own, '{');
-	while (json_next(&c, &key, &v))
+	out = json_new_object();
+	while (json_next(&c, &key, &v) && allowance_spend(1))
 		if (strcmp(key, "nullable") && strcmp(key, "propertyOrdering") && strcmp(key, "example"))
-			put_keyword(key, v, nullable, &own);
-	buf_putc(&own, '}');
-	buf_put(out, own.p, own.n);
-	buf_fini(&own);
+			json_set(out, key, keyword_of(key, v, nullable));
+	return out;
 }
 
 /* ---- contents ---- */
 
 /* Messages as they are made: what the user says is gathered until something else comes. */
 struct talk {
-	struct buf *out, said; /* said: parts, as the inside of an array */
-	int n_call, n_result;  /* so far, of those without an id */
+	struct json *out, *said; /* messages; parts */
+	int n_call, n_result;    /* so far, of those without an id */
 };
 
-static void put_message(struct buf *out, const char *role)
+/* A message of these parts, which are taken over. */
+static struct json *message_of_parts(const char *role, struct json *parts)
 {
-	buf_printf(out, "%s{\"role\":\"%s\",\"content\":", out->n > 1 ? "," : "", role);
+	struct json *m = message_new(role, "", 0);
+
+	json_set(m, "content", parts);
+	return m;
 }
 
 static void flush_said(struct talk *t, const char *role)
 {
-	if (!t->said.n)
+	if (!json_len(t->said))
 		return;
-	put_message(t->out, role);
-	buf_printf(t->out, "[%s]}", t->said.p);
-	buf_reset(&t->said);
+	json_add(t->out, message_of_parts(role, t->said));
+	t->said = json_new_array();
 }
 
-static void put_text(struct buf *parts, const char *s, size_t n)
+/* Adds {"type": "text", "text"}; takes text over. */
+static void add_text(struct json *parts, struct json *text)
 {
-	buf_puts(parts, parts->n ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
-	json_put_str(parts, s, n);
-	buf_putc(parts, '}');
+	struct json *part = json_new_object();
+
+	set_cstr(part, "type", "text");
+	json_set(part, "text", text);
+	json_add(parts, part);
+}
+
+/* Adds {"type": TYPE, TYPE: {name: value}}; takes value over. */
+static void add_media(struct json *parts, const char *type, const char *name, struct json *value)
+{
+	struct json *part = json_new_object(), *inner = json_new_object();
+
+	json_set(inner, name, value);
+	set_cstr(part, "type", type);
+	json_set(part, type, inner);
+	json_add(parts, part);
+}
+
+/* data:KIND;base64,DATA */
+static struct json *data_url(const char *kind, size_t n_kind, const char *data, size_t n)
+{
+	struct json *url;
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, "data:");
+	buf_put(&b, kind, n_kind);
+	buf_puts(&b, ";base64,");
+	buf_put(&b, data, n);
+	url = json_new_str(b.p, b.n);
+	buf_fini(&b);
+	return url;
 }
 
 /* Text; inlineData {"mimeType", "data"} and fileData {"mimeType", "fileUri"} of images and sounds. */
-static int put_part(const struct json *part, const char *at, struct buf *parts, struct problem *p)
+static int add_part(const struct json *part, const char *at, struct json *parts, struct problem *p)
 {
 	const struct json *inside = json_get(part, "inlineData"), *file = json_get(part, "fileData"), *v, *type;
 	const char *s, *kind, *name = inside ? "inlineData" : "fileData";
@@ -202,9 +215,9 @@ static int put_part(const struct json *part, const char *at, struct buf *parts, 
 		return r;
 	snprintf(where, sizeof where, "%.80s.text", at);
 	if ((v = json_get(part, "text"))) {
-		if (!(s = json_str(v, &n)))
+		if (json_kind(v) != JSON_STRING)
 			return field_wrong(p, where, "a string", v);
-		put_text(parts, s, n);
+		add_text(parts, json_share(v));
 		return 0;
 	}
 	if (!inside && !file)
@@ -223,54 +236,47 @@ static int put_part(const struct json *part, const char *at, struct buf *parts, 
 	snprintf(where, sizeof where, "%.80s.%s", at, inside ? "inlineData.data" : "fileData.fileUri");
 	if (!(s = json_str(v, &n)))
 		return field_wrong(p, where, "a string", v);
-	buf_puts(parts, parts->n ? "," : "");
-	buf_puts(parts, *kind == 'i' ? "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" :
-	                               "{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"");
-	if (inside && *kind == 'i') {
-		buf_puts(parts, "data:");
-		json_put_inside(parts, kind, n_kind);
-		buf_puts(parts, ";base64,");
-	}
-	json_put_inside(parts, s, n);
-	buf_puts(parts, "\"}}");
+	if (*kind == 'a')
+		add_media(parts, "input_audio", "data", json_share(v));
+	else
+		add_media(parts, "image_url", "url", inside ? data_url(kind, n_kind, s, n) : json_share(v));
 	return 0;
 }
 
-/* The id of a call or a result that came with none: that of its place. */
-static void put_id(const struct json *of, int *n, struct buf *out)
+/* The id of a call or a result; of one that came with none, that of its place. */
+static struct json *id_of(const struct json *of, int *n)
 {
 	size_t len = 0;
+	char id[20];
 
 	if (json_str(json_get(of, "id"), &len) && len)
-		json_put(out, json_get(of, "id"));
-	else
-		buf_printf(out, "\"call_%d\"", (*n)++);
+		return json_share(json_get(of, "id"));
+	snprintf(id, sizeof id, "call_%d", (*n)++);
+	return json_new_str(id, strlen(id));
 }
 
-/* What a function gave: "output" or "error" of its response where they are, else all of it. */
-static void put_response(const struct json *response, struct buf *parts)
+/* What a function gave: "output" or "error" of its response where they are, else all of it, as JSON. */
+static struct json *response_text(const struct json *response)
 {
 	const struct json *v = json_get(response, "output") ? json_get(response, "output") :
 	                                                      json_get(response, "error");
+	struct json *out;
 	struct buf text;
-	const char *s;
-	size_t n;
 
-	if ((s = json_str(v, &n))) {
-		put_text(parts, s, n);
-		return;
-	}
+	if (json_kind(v) == JSON_STRING)
+		return json_share(v);
 	buf_init(&text);
 	json_put(&text, v ? v : response);
-	put_text(parts, text.p, text.n);
+	out = json_new_str(text.p, text.n);
 	buf_fini(&text);
+	return out;
 }
 
-static int put_result(const struct json *result, const char *at, struct talk *t, struct problem *p)
+static int add_result(const struct json *result, const char *at, struct talk *t, struct problem *p)
 {
 	const struct json *name = json_get(result, "name"), *response = json_get(result, "response"),
 			  *more = json_get(result, "parts");
-	struct buf parts;
+	struct json *parts, *m;
 	char where[120];
 	int r = 0;
 
@@ -284,77 +290,72 @@ static int put_result(const struct json *result, const char *at, struct talk *t,
 	snprintf(where, sizeof where, "%.70s.functionResponse.response", at);
 	if (json_kind(response) != JSON_OBJECT && json_kind(response) != JSON_NULL)
 		return field_wrong(p, where, "an object", response);
-	buf_init(&parts);
-	put_response(response, &parts);
-	for (size_t i = 0; i < json_len(more) && !r; i++) {
+	parts = json_new_array();
+	add_text(parts, response_text(response));
+	for (size_t i = 0; i < json_len(more) && !r && allowance_spend(1); i++) {
 		snprintf(where, sizeof where, "%.60s.functionResponse.parts[%zu]", at, i);
-		r = put_part(json_at(more, i), where, &parts, p);
+		r = add_part(json_at(more, i), where, parts, p);
 	}
-	put_message(t->out, "tool");
-	buf_printf(t->out, "[%s],\"name\":", parts.p);
-	json_put(t->out, name);
-	buf_puts(t->out, ",\"tool_call_id\":");
-	put_id(result, &t->n_result, t->out);
-	buf_puts(t->out, json_get(response, "error") ? ",\"is_error\":true}" : "}");
-	buf_fini(&parts);
+	m = message_of_parts("tool", parts);
+	json_set(m, "name", json_share(name));
+	json_set(m, "tool_call_id", id_of(result, &t->n_result));
+	if (json_get(response, "error"))
+		json_set_bool(m, "is_error", true);
+	json_add(t->out, m);
 	return r;
 }
 
-static int put_call(const struct json *call, const char *at, struct talk *t, struct buf *calls, struct problem *p)
+static int add_call(const struct json *call, const char *at, struct talk *t, struct json *calls, struct problem *p)
 {
 	const struct json *name = json_get(call, "name"), *args = json_get(call, "args");
+	struct json *id;
 	char where[120];
+	const char *s;
+	size_t n;
 	int r;
 
 	snprintf(where, sizeof where, "%.70s.functionCall", at);
 	if ((r = field_takes(call, where, "id", TAKES_STRING, p)))
 		return r;
 	snprintf(where, sizeof where, "%.70s.functionCall.name", at);
-	if (json_kind(name) != JSON_STRING)
+	if (!(s = json_str(name, &n)))
 		return field_wrong(p, where, "a string", name);
 	snprintf(where, sizeof where, "%.70s.functionCall.args", at);
 	if (json_kind(args) != JSON_OBJECT && json_kind(args) != JSON_NULL)
 		return field_wrong(p, where, "an object", args);
-	buf_puts(calls, calls->n ? ",{\"id\":" : "{\"id\":");
-	put_id(call, &t->n_call, calls);
-	buf_puts(calls, ",\"type\":\"function\",\"function\":{\"name\":");
-	json_put(calls, name);
-	buf_puts(calls, ",\"arguments\":");
-	if (json_kind(args) == JSON_OBJECT)
-		json_put(calls, args);
-	else
-		buf_puts(calls, "{}");
-	buf_puts(calls, "}}");
+	id = id_of(call, &t->n_call);
+	json_add(calls, call_new(id, s, n, json_kind(args) == JSON_OBJECT ? json_share(args) : json_new_object()));
+	json_free(id);
 	return 0;
 }
 
-static int put_user(const struct json *parts, const char *at, struct talk *t, struct problem *p)
+static int add_user(const struct json *parts, const char *at, struct talk *t, struct problem *p)
 {
 	char where[100];
 	int r = 0;
 
-	for (size_t i = 0; i < json_len(parts) && !r; i++) {
+	for (size_t i = 0; i < json_len(parts) && !r && allowance_spend(1); i++) {
 		const struct json *part = json_at(parts, i), *result = json_get(part, "functionResponse");
 
 		snprintf(where, sizeof where, "%.60s.parts[%zu]", at, i);
 		if (result)
 			flush_said(t, "user");
-		r = result ? put_result(result, where, t, p) : put_part(part, where, &t->said, p);
+		r = result ? add_result(result, where, t, p) : add_part(part, where, t->said, p);
 	}
 	flush_said(t, "user");
 	return r;
 }
 
-static int put_model(const struct json *parts, const char *at, struct talk *t, struct problem *p)
+static int add_model(const struct json *parts, const char *at, struct talk *t, struct problem *p)
 {
-	struct buf text, thought, calls;
+	struct json *calls = json_new_array();
+	struct buf text, thought;
 	char where[100];
 	int r = 0;
 
 	buf_init(&text);
 	buf_init(&thought);
-	buf_init(&calls);
-	for (size_t i = 0; i < json_len(parts) && !r; i++) {
+	for (size_t i = 0; i < json_len(parts) && !r && allowance_spend(1); i++) {
 		const struct json *part = json_at(parts, i), *call = json_get(part, "functionCall");
 		bool thinks = false;
 		const char *s;
@@ -367,29 +368,20 @@ static int put_model(const struct json *parts, const char *at, struct talk *t, s
 			break;
 		s = json_str(json_get(part, "text"), &n);
 		if (call)
-			r = put_call(call, where, t, &calls, p);
+			r = add_call(call, where, t, calls, p);
 		else if (s)
 			buf_put(thinks ? &thought : &text, s, n);
 		else if (json_get(part, "text") || !json_get(part, "thoughtSignature"))
 			r = problem_set(p, 400, "unsupported_content", where,
 			                "%s: this server reads parts of a model with text or functionCall", where);
 	}
-	put_message(t->out, "assistant");
-	json_put_str(t->out, text.p, text.n);
-	if (thought.n) {
-		buf_puts(t->out, ",\"reasoning_content\":");
-		json_put_str(t->out, thought.p, thought.n);
-	}
-	if (calls.n)
-		buf_printf(t->out, ",\"tool_calls\":[%s]", calls.p);
-	buf_putc(t->out, '}');
+	json_add(t->out, message_assistant(&text, &thought, calls));
 	buf_fini(&text);
 	buf_fini(&thought);
-	buf_fini(&calls);
 	return r;
 }
 
-static int put_content(const struct json *content, size_t i, struct talk *t, struct problem *p)
+static int add_content(const struct json *content, size_t i, struct talk *t, struct problem *p)
 {
 	const struct json *role = json_get(content, "role"), *parts = json_get(content, "parts");
 	char at[60], where[80];
@@ -402,19 +394,19 @@ static int put_content(const struct json *content, size_t i, struct talk *t, str
 		return field_wrong(p, where, "an array of parts", parts);
 	snprintf(where, sizeof where, "%s.role", at);
 	if (str_is(role, "model"))
-		return put_model(parts, at, t, p);
+		return add_model(parts, at, t, p);
 	if (!json_len(parts))
 		return problem_set(p, 400, "invalid_value", at, "%s.parts is empty: at least one part is needed", at);
 	if (json_kind(role) != JSON_NULL && !str_is(role, "user") && !str_is(role, "function"))
 		return field_wrong(p, where, "user, model or function", role);
-	return put_user(parts, at, t, p);
+	return add_user(parts, at, t, p);
 }
 
-static int put_messages(const struct json *body, struct buf *out, struct problem *p)
+static int add_messages(const struct json *body, struct json *out, struct problem *p)
 {
 	const struct json *contents = json_get(body, "contents"), *system = json_get(body, "systemInstruction"),
 			  *parts = json_get(system, "parts");
-	struct talk t = { .out = out };
+	struct talk t = { .out = out, .said = NULL };
 	char where[60];
 	int r = 0;
 
@@ -424,57 +416,53 @@ static int put_messages(const struct json *body, struct buf *out, struct problem
 		return field_wrong(p, "systemInstruction", "an object with parts", system);
 	if ((r = field_takes(system, "systemInstruction", "role", TAKES_STRING, p)))
 		return r;
-	buf_init(&t.said);
-	buf_putc(out, '[');
-	for (size_t i = 0; i < json_len(parts) && !r; i++) {
+	t.said = json_new_array();
+	for (size_t i = 0; i < json_len(parts) && !r && allowance_spend(1); i++) {
 		snprintf(where, sizeof where, "systemInstruction.parts[%zu]", i);
-		r = put_part(json_at(parts, i), where, &t.said, p);
+		r = add_part(json_at(parts, i), where, t.said, p);
 	}
 	flush_said(&t, "system");
-	for (size_t i = 0; i < json_len(contents) && !r; i++)
-		r = put_content(json_at(contents, i), i, &t, p);
-	buf_putc(out, ']');
-	buf_fini(&t.said);
+	for (size_t i = 0; i < json_len(contents) && !r && allowance_spend(1); i++)
+		r = add_content(json_at(contents, i), i, &t, p);
+	json_free(t.said);
 	return r;
 }
 
 /* ---- tools ---- */
 
-static int put_function(const struct json *f, const char *at, struct buf *out, struct problem *p)
+static int add_function(const struct json *f, const char *at, struct json *list, struct problem *p)
 {
+	struct json *tool, *function;
 	const struct json *v;
 
 	if (json_kind(f) != JSON_OBJECT)
 		return field_wrong(p, at, "an object with a name", f);
-	buf_puts(out, out->n ? ",{\"type\":\"function\",\"function\":{\"name\":" :
-	                       "{\"type\":\"function\",\"function\":{\"name\":");
-	json_put(out, json_get(f, "name"));
-	if ((v = json_get(f, "description"))) {
-		buf_puts(out, ",\"description\":");
-		json_put(out, v);
-	}
-	if ((v = json_get(f, "parametersJsonSchema"))) {
-		buf_puts(out, ",\"parameters\":");
-		json_put(out, v);
-	} else if ((v = json_get(f, "parameters"))) {
-		buf_puts(out, ",\"parameters\":");
-		put_schema(v, out);
-	}
-	buf_puts(out, "}}");
+	function = json_new_object();
+	json_set(function, "name", json_share(json_get(f, "name")));
+	if ((v = json_get(f, "description")))
+		json_set(function, "description", json_share(v));
+	if ((v = json_get(f, "parametersJsonSchema")))
+		json_set(function, "parameters", json_share(v));
+	else if ((v = json_get(f, "parameters")))
+		json_set(function, "parameters", schema_of(v));
+	tool = json_new_object();
+	set_cstr(tool, "type", "function");
+	json_set(tool, "function", function);
+	json_add(list, tool);
 	return 0;
 }
 
 /* Functions; what Google itself would do is left out with a warning. */
-static int put_tools(const struct json *tools, struct warnings *w, struct buf *out, struct problem *p)
+static int set_tools(const struct json *tools, struct warnings *w, struct json *out, struct problem *p)
 {
-	struct buf list;
+	struct json *list;
 	char at[80];
 	int r = 0;
 
 	if (json_kind(tools) != JSON_NULL && json_kind(tools) != JSON_ARRAY)
 		return field_wrong(p, "tools", "an array of tools", tools);
-	buf_init(&list);
-	for (size_t i = 0; i < json_len(tools) && !r; i++) {
+	list = json_new_array();
+	for (size_t i = 0; i < json_len(tools) && !r && allowance_spend(1); i++) {
 		struct json_cursor c = json_first(json_at(tools, i));
 		const struct json *v;
 		const char *key;
@@ -490,28 +478,48 @@ static int put_tools(const struct json *tools, struct warnings *w, struct buf *o
 			snprintf(at, sizeof at, "tools[%zu].functionDeclarations", i);
 			if (json_kind(v) != JSON_ARRAY && json_kind(v) != JSON_NULL)
 				r = field_wrong(p, at, "an array of functions", v);
-			for (size_t k = 0; k < json_len(v) && !r; k++) {
+			for (size_t k = 0; k < json_len(v) && !r && allowance_spend(1); k++) {
 				snprintf(at, sizeof at, "tools[%zu].functionDeclarations[%zu]", i, k);
-				r = put_function(json_at(v, k), at, &list, p);
+				r = add_function(json_at(v, k), at, list, p);
 			}
 		}
 	}
-	if (list.n) {
-		put_name(out, "tools");
-		buf_printf(out, "[%s]", list.p);
-	}
-	buf_fini(&list);
+	if (json_len(list))
+		json_set(out, "tools", list);
+	else
+		json_free(list);
 	return r;
 }
 
-static int put_tool_config(const struct json *config, struct warnings *w, struct buf *out, struct problem *p)
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools": [{"type": "function", "function": {"name"}}]}} */
+static struct json *allowed_of(const struct json *names, const char *mode)
+{
+	struct json *out, *allowed, *list = json_new_array();
+
+	for (size_t i = 0; i < json_len(names) && allowance_spend(1); i++) {
+		struct json *tool = json_new_object(), *function = json_new_object();
+
+		json_set(function, "name", json_share(json_at(names, i)));
+		set_cstr(tool, "type", "function");
+		json_set(tool, "function", function);
+		json_add(list, tool);
+	}
+	allowed = json_new_object();
+	set_cstr(allowed, "mode", mode);
+	json_set(allowed, "tools", list);
+	out = json_new_object();
+	set_cstr(out, "type", "allowed_tools");
+	json_set(out, "allowed_tools", allowed);
+	return out;
+}
+
+static int set_tool_config(const struct json *config, struct warnings *w, struct json *out, struct problem *p)
 {
 	static const char at[] = "toolConfig.functionCallingConfig.mode";
 	const struct json *own = json_get(config, "functionCallingConfig"), *mode = json_get(own, "mode"),
 			  *allowed = json_get(own, "allowedFunctionNames");
 	bool any = str_is(mode, "ANY"), none = str_is(mode, "NONE");
-	const char *use = any ? "\"required\"" : none ? "\"none\"" : "\"auto\"";
-
+	const char *use = any ? "required" : none ? "none" : "auto";
 	int r;
 
 	if (json_kind(config) != JSON_NULL && json_kind(config) != JSON_OBJECT)
@@ -524,22 +532,14 @@ static int put_tool_config(const struct json *config, struct warnings *w, struct
 	if (!any && !none && !str_is(mode, "AUTO") && !str_is(mode, "VALIDATED") && !str_is(mode, "MODE_UNSPECIFIED"))
 		return field_wrong(p, at, "AUTO, ANY, NONE or VALIDATED", mode);
 	warnings_rename(w, "tool_choice", at);
-	put_name(out, "tool_choice");
-	if (none || !json_len(allowed)) {
-		buf_puts(out, use);
-		return 0;
-	}
-	buf_printf(out, "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":%s,\"tools\":[", use);
-	for (size_t i = 0; i < json_len(allowed); i++) {
+	for (size_t i = 0; !none && i < json_len(allowed) && allowance_spend(1); i++)
 		if (json_kind(json_at(allowed, i)) != JSON_STRING)
 			return field_wrong(p, "toolConfig.functionCallingConfig.allowedFunctionNames",
 			                   "an array of names", json_at(allowed, i));
-		buf_puts(out, i ? ",{\"type\":\"function\",\"function\":{\"name\":" :
-		                  "{\"type\":\"function\",\"function\":{\"name\":");
-		json_put(out, json_at(allowed, i));
-		buf_puts(out, "}}");
-	}
-	buf_puts(out, "]}}");
+	if (none || !json_len(allowed))
+		set_cstr(out, "tool_choice", use);
+	else
+		json_set(out, "tool_choice", allowed_of(allowed, use));
 	return 0;
 }
 
@@ -584,7 +584,7 @@ static const struct field config_fields[] = {
 };
 
 /* Thoughts are told only to those who ask.  A budget of -1 is the model's own, 0 is none. */
-static int put_thinking(const struct json *config, struct warnings *w, struct buf *out, struct problem *p)
+static int set_thinking(const struct json *config, struct warnings *w, struct json *out, struct problem *p)
 {
 	static const struct field known[] = {
 		{ "includeThoughts" }, { "thinkingBudget" }, { "thinkingLevel" }, { NULL }
@@ -603,27 +603,27 @@ static int put_thinking(const struct json *config, struct warnings *w, struct bu
 	    (r = field_int(thinking, "thinkingBudget", -1, INT32_MAX, &budget, p)) ||
 	    (r = field_value(thinking, "thinkingLevel", JSON_STRING, &level, p)))
 		return r;
-	put_raw_member(out, "include_reasoning", told ? "true" : "false");
+	json_set_bool(out, "include_reasoning", told);
 	if ((s = json_str(level, &n)) && strcmp(s, "THINKING_LEVEL_UNSPECIFIED")) {
 		warnings_rename(w, "reasoning_effort", "generationConfig.thinkingConfig.thinkingLevel");
-		put_name(out, "reasoning_effort");
-		put_type(level, false, out);
+		json_set(out, "reasoning_effort", type_of(level));
 	} else if (!budget) {
 		warnings_rename(w, "reasoning_effort", "generationConfig.thinkingConfig.thinkingBudget");
-		put_raw_member(out, "reasoning_effort", "\"none\"");
+		set_cstr(out, "reasoning_effort", "none");
 	}
 	if (budget > 0) {
 		warnings_rename(w, "thinking_budget", "generationConfig.thinkingConfig.thinkingBudget");
-		put_member(out, "thinking_budget", json_get(thinking, "thinkingBudget"));
+		json_set(out, "thinking_budget", json_share(json_get(thinking, "thinkingBudget")));
 	}
 	return 0;
 }
 
-static int put_form(const struct json *config, struct warnings *w, struct buf *out, struct problem *p)
+static int set_form(const struct json *config, struct warnings *w, struct json *out, struct problem *p)
 {
 	static const char at[] = "generationConfig.responseMimeType";
 	const struct json *type = json_get(config, "responseMimeType"),
 			  *schema = json_get(config, "responseJsonSchema"), *own = json_get(config, "responseSchema");
+	struct json *form;
 
 	if (json_kind(type) != JSON_NULL && !str_is(type, "text/plain") && !str_is(type, "application/json"))
 		return field_wrong(p, at, "text/plain or application/json", type);
@@ -632,18 +632,16 @@ static int put_form(const struct json *config, struct warnings *w, struct buf *o
 	if (schema || json_kind(own) != JSON_NULL) {
 		warnings_rename(w, "json_schema",
 		                schema ? "generationConfig.responseJsonSchema" : "generationConfig.responseSchema");
-		put_name(out, "json_schema");
-		if (schema)
-			json_put(out, schema);
-		else
-			put_schema(own, out);
+		json_set(out, "json_schema", schema ? json_share(schema) : schema_of(own));
 	} else if (str_is(type, "application/json")) {
-		put_raw_member(out, "response_format", "{\"type\":\"json_object\"}");
+		form = json_new_object();
+		set_cstr(form, "type", "json_object");
+		json_set(out, "response_format", form);
 	}
 	return 0;
 }
 
-static int put_config(const struct json *body, struct warnings *w, struct buf *out, struct problem *p)
+static int set_config(const struct json *body, struct warnings *w, struct json *out, struct problem *p)
 {
 	static const struct field *const tables[] = { config_fields, NULL };
 	const struct json *config, *v;
@@ -656,65 +654,59 @@ static int put_config(const struct json *body, struct warnings *w, struct buf *o
 		if (json_kind(v = json_get(config, renamed[i].path + PATH)) == JSON_NULL)
 			continue;
 		warnings_rename(w, renamed[i].as, renamed[i].path);
-		put_member(out, renamed[i].as, v);
+		json_set(out, renamed[i].as, json_share(v));
 	}
-	return (r = put_thinking(config, w, out, p)) ? r : put_form(config, w, out, p);
+	return (r = set_thinking(config, w, out, p)) ? r : set_form(config, w, out, p);
 }
 
-/* Appends the body of a chat completion that asks for the same as body, which body_check has seen.  Names of members that change are
- * told to w, so that errors name the client's own. */
-static int rewrite(const struct json *body, struct warnings *w, struct buf *out, struct problem *p)
+/* The body of a chat completion that asks for the same as body, which body_check has seen, and shares its values; NULL with *p
+ * filled.  Names of members that change are told to w, so that errors name the client's own. */
+static struct json *translate(const struct json *body, struct warnings *w, struct problem *p)
 {
-	struct buf messages;
-	int r;
+	struct json *out = json_new_object(), *messages = json_new_array();
 
-	buf_init(&messages);
-	buf_putc(out, '{');
-	put_member(out, "model", json_get(body, "model"));
-	put_member(out, "stream", json_get(body, "stream"));
-	if (!(r = put_messages(body, &messages, p)) && !(r = put_tools(json_get(body, "tools"), w, out, p)) &&
-	    !(r = put_tool_config(json_get(body, "toolConfig"), w, out, p)) && !(r = put_config(body, w, out, p)))
-		put_raw_member(out, "messages", messages.p);
-	buf_putc(out, '}');
-	buf_fini(&messages);
-	return r;
+	json_set(out, "model", json_share(json_get(body, "model")));
+	json_set(out, "stream", json_share(json_get(body, "stream")));
+	if (add_messages(body, messages, p) || set_tools(json_get(body, "tools"), w, out, p) ||
+	    set_tool_config(json_get(body, "toolConfig"), w, out, p) || set_config(body, w, out, p)) {
+		json_free(messages);
+		json_free(out);
+		return NULL;
+	}
+	json_set(out, "messages", messages);
+	return out;
 }
 
 static int read_body(struct generation *g, struct json *body, struct problem *p)
 {
 	static const struct field *const own[] = { gemini_fields, NULL };
 	static const struct field *const tables[] = { chat_fields, form_fields, params_fields, NULL };
-	struct json *meant = NULL;
-	struct buf b;
-	int r;
+	struct json *meant;
 
 	if (!(body = body_check(body, own, &g->params.warnings, p)))
 		return p->status;
-	buf_init(&b);
-	if (!(r = rewrite(body, &g->params.warnings, &b, p)) && !(meant = body_parse(b.p, b.n, p)))
-		r = p->status;
+	meant = translate(body, &g->params.warnings, p);
 	json_free(body);
-	buf_fini(&b);
-	return r ? r : chat_body(g, meant, tables, chat_read, chat_prompt, p);
+	return meant ? chat_body(g, meant, tables, chat_read, chat_prompt, p) : p->status;
 }
 
-/* Puts what the path says into the body, where all else looks for it; a member of the same name counts no more, since of two
- * the last does.  The parser refuses a body that is not an object. */
-static void put_into_body(struct exchange *x, size_t n_name, bool stream)
+/* A name of a path, in which bytes that are not UTF-8 become U+FFFD. */
+static struct json *name_new(const char *s, size_t n)
 {
-	struct buf *b = &x->body;
-	size_t end = b->n, before;
+	struct json *out;
+	struct buf b;
+	uint32_t cp;
 
-	while (end && strchr(" \t\r\n", b->p[end - 1]))
-		end--;
-	if (!end || b->p[end - 1] != '}')
-		return;
-	for (before = end - 1; before && strchr(" \t\r\n", b->p[before - 1]);)
-		before--;
-	b->n = end - 1;
-	buf_puts(b, before && b->p[before - 1] == '{' ? "\"model\":" : ",\"model\":");
-	json_put_str(b, x->rest.p, n_name);
-	buf_printf(b, ",\"stream\":%s}", stream ? "true" : "false");
+	buf_init(&b);
+	for (size_t i = 0; i < n;) {
+		size_t len = (size_t)utf8_decode(s + i, n - i, &cp);
+
+		buf_put(&b, len ? s + i : "\xEF\xBF\xBD", len ? len : 3);
+		i += len ? len : 1;
+	}
+	out = json_new_str(b.p, b.n);
+	buf_fini(&b);
+	return out;
 }
 
 static void prep(struct exchange *x)
@@ -740,11 +732,14 @@ static void prep(struct exchange *x)
 		            "streamGenerateContent answers with server-sent events only: ask for them with ?alt=sse");
 		return;
 	}
-	put_into_body(x, (size_t)(colon - x->rest.p), stream);
 	body = body_parse(x->body.p, x->body.n, &x->problem);
 	buf_fini(&x->body);
-	if (body)
-		generation_prep_as(x, counts ? &count_endpoint : x->route->endpoint, body);
+	if (!body)
+		return;
+	/* What the path says stands in the body, where all else looks for it. */
+	json_set(body, "model", name_new(x->rest.p, (size_t)(colon - x->rest.p)));
+	json_set_bool(body, "stream", stream);
+	generation_prep_as(x, counts ? &count_endpoint : x->route->endpoint, body);
 }
 
 /* ---- writing ---- */
