@@ -1,6 +1,6 @@
 /* benchread.c - how fast kernels of few rows go through packed weights that lie in memory, beside bare loads of the same bytes.
  *
- *     benchread FORMAT COLS [--rows N] [--mb N] [--seconds N]
+ *     benchread FORMAT COLS [--cpu LEVEL] [--rows N] [--mb N] [--seconds N]
  *
  * FORMAT is a name of sample.h (Q8_0, affine4 ...) of COLS inputs; --rows: of activations (1); --mb: of weights (250).  Two threads
  * on two processors take a half each, in parts of 960 outputs as products do.  Kernel and loads take turns, each going first
@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/pages.h"
 #include "quant/coded/coded.h"
 #include "quant/packed.h"
@@ -213,8 +214,12 @@ int main(int argc, char **argv)
 	b.rows = 1;
 	for (int i = 3; i + 1 < argc; i += 2) {
 		double v = atof(argv[i + 1]);
+		enum cpu_level level;
+		struct err err;
 
-		if (!strcmp(argv[i], "--rows"))
+		if (!strcmp(argv[i], "--cpu") && !cpu_level_parse(argv[i + 1], &level, &err))
+			cpu_mask(level);
+		else if (!strcmp(argv[i], "--rows"))
 			b.rows = (int)v;
 		else if (!strcmp(argv[i], "--mb"))
 			mb = v;
@@ -224,7 +229,7 @@ int main(int argc, char **argv)
 			argc = 0;
 	}
 	if (argc < 3 || argc % 2 == 0 || b.rows < 1 || atoi(argv[2]) < 1) {
-		fprintf(stderr, "usage: benchread FORMAT COLS [--rows N] [--mb N] [--seconds N]\n");
+		fprintf(stderr, "usage: benchread FORMAT COLS [--cpu LEVEL] [--rows N] [--mb N] [--seconds N]\n");
 		return 2;
 	}
 	prepare(&b, argv[1], atoi(argv[2]), mb);

@@ -50,6 +50,9 @@ enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
  * outputs are gone through in turns, all of the next outputs' by the turns together, each its share, into the second
  * cache, since the first is full of what the turns read again. */
 enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, ASK_FROM = 3, AHEAD = 2816 };
+/* How many halves of the 16 outputs R rows take at once.  One or two rows take both: a second pass over lines of the
+ * first cache would leave memory idle. */
+#define AT_ONCE(R) ((R) < ASK_FROM ? HALVES : 1)
 
 /* ---- scales ---- */
 
@@ -350,50 +353,57 @@ INLINE void ask_all(const uint8_t *p, size_t lines)
 		_mm_prefetch(p + BLOCK_LINE * i, _MM_HINT_T1);
 }
 
-/* Sums of a group of R rows from quad q0 of the block on; meanwhile lines from `ask` on are asked for. */
+/* Sums of a group of R rows by H halves, [H][R], from quad q0 of the block on; meanwhile lines from `ask` on are asked
+ * for. */
 INLINE void group_sums(ints sum[], const uint8_t *at, const uint8_t *ask, int q0, const int8_t *const q[],
                        const struct rows *x, ints lut, const int low, const int high, const bool has_lut,
-                       const int group, const int R)
+                       const int group, const int R, const int H)
 {
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 	(void)x;
 #pragma GCC unroll 8
 	for (int i = q0; i < q0 + group / 4; i++) {
-		ints v = quad_at(at, i, low, high, has_lut, lut);
-
 		if (R >= ASK_FROM)
 			ask_beside(ask, i, (low + high) * 2);
+#pragma GCC unroll 2
+		for (int h = 0; h < H; h++) {
+			ints v = quad_at(at + HALF * h, i, low, high, has_lut, lut);
+
 #pragma GCC unroll 8
-		for (int r = 0; r < R; r++)
-			sum[r] = dots(sum[r], v, q[r] + 4 * i);
+			for (int r = 0; r < R; r++)
+				sum[h * R + r] = dots(sum[h * R + r], v, q[r] + 4 * i);
+		}
 	}
 #else
 	const int wide = quads_wide(low, high, has_lut);
 	const ints less = _mm256_set1_epi8((char)(low == 8 && x->less ? 0x80 : 0));
 	ints pairs[ROWS_MOST];
 
-	for (int r = 0; r < R; r++)
-		pairs[r] = _mm256_setzero_si256();
+	for (int i = 0; i < R * H; i++)
+		pairs[i] = _mm256_setzero_si256();
 #pragma GCC unroll 8
 	for (int i = q0; i < q0 + group / 4; i++) {
-		ints v = quad_at(at, i, low, high, has_lut, lut);
-
 		if (R >= ASK_FROM)
 			ask_beside(ask, i, (low + high) * 2);
-		if (low == 8)
-			v = _mm256_xor_si256(v, less);
-#pragma GCC unroll 8
-		for (int r = 0; r < R; r++) {
-			ints xs = four_at(q[r] + 4 * i);
+#pragma GCC unroll 2
+		for (int h = 0; h < H; h++) {
+			ints v = quad_at(at + HALF * h, i, low, high, has_lut, lut);
 
-			if (!wide) {
-				sum[r] = widen(sum[r], pairs_signed(v, xs));
-				continue;
+			if (low == 8)
+				v = _mm256_xor_si256(v, less);
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++) {
+				ints xs = four_at(q[r] + 4 * i), *s = &sum[h * R + r], *p = &pairs[h * R + r];
+
+				if (!wide) {
+					*s = widen(*s, pairs_signed(v, xs));
+					continue;
+				}
+				*p = i % wide ? _mm256_add_epi16(*p, _mm256_maddubs_epi16(v, xs)) :
+				                _mm256_maddubs_epi16(v, xs);
+				if ((i + 1) % wide == 0 || i + 1 == q0 + group / 4)
+					*s = widen(*s, *p);
 			}
-			pairs[r] = i % wide ? _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(v, xs)) :
-			                      _mm256_maddubs_epi16(v, xs);
-			if ((i + 1) % wide == 0 || i + 1 == q0 + group / 4)
-				sum[r] = widen(sum[r], pairs[r]);
 		}
 	}
 #endif
@@ -407,11 +417,12 @@ struct outputs {
 	float unit;
 };
 
-/* The lanes of half h of 16 outputs by R rows. */
+/* The lanes of the halves of 16 outputs from h on that R rows take at once. */
 INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const struct rows *x, ints lut, int h,
                       const int low, const int high, const bool has_lut, const int group, const enum scale_kind kind,
                       const int R)
 {
+	const int H = AT_ONCE(R);
 	const struct beside *beside = x->beside;
 	const uint8_t *at = w->p + w->at.end + HALF * h;
 	const int8_t *q[ROWS_MOST];
@@ -420,39 +431,49 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 	int skip = x->turn;
 
 #pragma GCC unroll 8
-	for (int r = 0; r < R; r++) {
-		acc[r] = I(setzero_ps)();
+	for (int i = 0; i < R * H; i++)
+		acc[i] = I(setzero_ps)();
+#pragma GCC unroll 8
+	for (int r = 0; r < R; r++)
 		q[r] = x->q + (size_t)r * x->cols;
-	}
 	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
 		const uint8_t *ask = at + (x->turns > 1 ? 0 : AHEAD);
-		const struct factors factors = factors_at(w->p, &w->at, block, w->unit, kind, h);
+		struct factors factors[HALVES];
 
+#pragma GCC unroll 2
+		for (int i = 0; i < H; i++)
+			factors[i] = factors_at(w->p, &w->at, block, w->unit, kind, h + i);
 		if (R >= ASK_FROM && x->turns > 1 && skip-- == 0) {
 			ask_all(at + x->step, (size_t)(low + high) * 2);
 			skip = x->turns - 1;
 		}
 #pragma GCC unroll 4
 		for (int k = 0; k < BLOCK_INPUTS / group; k++, g++, beside += R) {
-			floats scale, bias;
 			ints sum[ROWS_MOST];
 
-			scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, &factors, kind, h);
+#pragma GCC unroll 8
+			for (int i = 0; i < R * H; i++)
+				sum[i] = I(set1_epi32)(beside[i % R].start);
+			group_sums(sum, at, ask, k * group / 4, q, x, lut, low, high, has_lut, group, R, H);
+#pragma GCC unroll 2
+			for (int i = 0; i < H; i++) {
+				floats scale, bias;
+
+				scale_lanes(&scale, &bias, w->p, &w->at, block, (size_t)g, &factors[i], kind, h + i);
+#pragma GCC unroll 8
+				for (int r = 0; r < R; r++) {
+					floats f = I(mul_ps)(I(cvtepi32_ps)(sum[i * R + r]),
+					                     I(set1_ps)(beside[r].scale)),
+					       *to = &acc[i * R + r];
+
+					*to = I(fmadd_ps)(scale, f, *to);
+					if (has_bias(kind))
+						*to = I(fmadd_ps)(bias, I(set1_ps)(beside[r].scaled_sum), *to);
+				}
+			}
 			if (++in_block == w->per) {
 				block++;
 				in_block = 0;
-			}
-#pragma GCC unroll 8
-			for (int r = 0; r < R; r++)
-				sum[r] = I(set1_epi32)(beside[r].start);
-			group_sums(sum, at, ask, k * group / 4, q, x, lut, low, high, has_lut, group, R);
-#pragma GCC unroll 8
-			for (int r = 0; r < R; r++) {
-				floats f = I(mul_ps)(I(cvtepi32_ps)(sum[r]), I(set1_ps)(beside[r].scale));
-
-				acc[r] = I(fmadd_ps)(scale, f, acc[r]);
-				if (has_bias(kind))
-					acc[r] = I(fmadd_ps)(bias, I(set1_ps)(beside[r].scaled_sum), acc[r]);
 			}
 		}
 #pragma GCC unroll 8
@@ -460,8 +481,8 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 			q[r] += BLOCK_INPUTS;
 	}
 #pragma GCC unroll 8
-	for (int r = 0; r < R; r++)
-		I(storeu_ps)(out + (size_t)r * ld, acc[r]);
+	for (int i = 0; i < R * H; i++)
+		I(storeu_ps)(out + (size_t)(i % R) * ld + LANES * (i / R), acc[i]);
 }
 
 /* How codes lie, whether they go through a table, groups, and how scales are stored: each has kernels of its own. */
@@ -584,7 +605,7 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 			if (turns > 1)
 				ask_all(outputs.p + step + (size_t)part_begin(heads, i, of) * BLOCK_LINE,
 				        (size_t)(part_begin(heads, i + 1, of) - part_begin(heads, i, of)));
-			for (int h = 0; h < HALVES; h++)
+			for (int h = 0; h < HALVES; h += AT_ONCE(n))
 				shape->few[n - 1](out + (size_t)r * ld + (o - o0) + LANES * h, ld, &outputs, &part, lut,
 				                  h);
 		}
