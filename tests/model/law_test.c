@@ -27,7 +27,7 @@
  * state or a page that is wrong shows in the first row that reads it. */
 enum { MOST = 300, OTHERS = 3, TAPE = 7, STEP = 320, AFTER = 2, LAYERS = 64 };
 
-/* Rows of the lowest level: past one page of keys and one block of the recurrence, or two. */
+/* Rows of the levels below the best: past one page of keys and one block of the recurrence, or two. */
 enum { FEW = 70, SOME = 140 };
 
 struct policy {
@@ -44,6 +44,7 @@ struct run {
 	struct driver d;
 	const char *arithmetic; /* of the backend that is tested */
 	int n;                  /* rows: 300, fewer when quick */
+	bool full;              /* as many at each level but the lowest, which takes twenty times as long for a row */
 	int32_t tok[MOST], other[OTHERS][MOST];
 	float *want, *got;
 	size_t row;               /* bytes of a row of logits */
@@ -419,9 +420,8 @@ static void tables_on_disk(struct run *r, enum cpu_level level)
 	r->tables = NULL;
 }
 
-/* lowest: of the rows of the reference only the first few are compared; the lowest level
- * takes twenty times as long for a row as the best. */
-static void check_level(struct run *r, enum cpu_level level, int stride, int threads_max, int lowest)
+/* rows: of the rows of the reference only the first few are compared. */
+static void check_level(struct run *r, enum cpu_level level, int stride, int threads_max, int rows)
 {
 	int all = r->n;
 
@@ -431,8 +431,8 @@ static void check_level(struct run *r, enum cpu_level level, int stride, int thr
 			r->want = xmalloc((size_t)r->n * r->row);
 			driver_feed(&r->d, 0, 0, r->tok, r->n, NULL, 0, r->want);
 			end(r);
-			r->n = lowest < all ? lowest : all;
 		}
+		r->n = rows < all ? rows : all;
 		begin(r);
 		driver_feed(&r->d, 0, 0, r->tok, r->n, NULL, 0, r->got);
 		same(r, 0, r->n, "one prefill");
@@ -473,10 +473,10 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 	 * every level, so one reference serves them all, up to the level from which there is
 	 * another order. */
 	for (enum cpu_level level = lowest; level < CPU_LEVELS; level = cpu_level_next(level)) {
-		/* A restored byte is the same byte at every level: every K at the best, each residue
-		 * of a chunk's 64 rows in turn at the lower ones, which take most of the time. */
-		int best = level == cpu_detect(), every = best || quick ? stride : 7 * stride;
-		int few = level == lowest && !best;
+		/* A restored byte is the same byte at every level: each residue of a page's 64 rows at the best, which a stride
+		 * of 3 reaches too, and some of the first page at the lower ones. */
+		int best = level == cpu_detect(), every = best || quick ? stride : r.lora ? 70 : 7;
+		int few = !best && (level == lowest || !r.full);
 
 		if (other_order(&r, level)) {
 			free(r.want);
@@ -484,15 +484,16 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 		}
 		r.bad = 0;
 		check_level(&r, level, every,
-		            best                        ? 2 + !quick :
-		            few || quick || rows == FEW ? 1 :
-		                                          3,
+		            best                                    ? 2 + !quick :
+		            level == lowest || quick || rows == FEW ? 1 :
+		            few                                     ? 2 :
+		                                                      3,
 		            few ? rows : r.n);
 		if (best && !r.kv && !r.lora) {
 			over(&r, level, "far", 0);
-			over(&r, level, "split", stride);
+			over(&r, level, "split", r.full || quick ? stride : 7);
 			if (r.mixtures)
-				over(&r, level, "experts", quick ? stride : 7 * stride);
+				over(&r, level, "experts", quick ? stride : 7);
 		}
 		if (best && !r.kv && !r.lora && r.has_tables)
 			tables_on_disk(&r, level);
@@ -512,10 +513,13 @@ static int check_with(struct run r, enum cpu_level lowest, int stride, int quick
 	return bad;
 }
 
-/* rows: at the lowest level, where it is not the best; FEW: one thread at all levels below the best. */
+/* rows: at the levels below the best; FEW: one thread there. */
 static int check(const char *folder, enum cpu_level lowest, int stride, int quick, int rows)
 {
-	return check_with((struct run){ .folder = folder, .n = quick ? 100 : MOST }, lowest, stride, quick, rows, NULL);
+	bool full = getenv("WEFT_TEST_FULL");
+
+	return check_with((struct run){ .folder = folder, .n = quick ? 100 : MOST, .full = full }, lowest, stride,
+	                  quick, rows, NULL);
 }
 
 static int check_adapters(const char *folder, int quick)
@@ -648,7 +652,7 @@ static int check_families(int stride, int quick)
 
 int main(int argc, char **argv)
 {
-	int bad = 0, quick = getenv("WEFT_TEST_QUICK") != NULL, stride = quick ? 33 : 1;
+	int bad = 0, quick = getenv("WEFT_TEST_QUICK") != NULL, stride = quick ? 33 : getenv("WEFT_TEST_FULL") ? 1 : 3;
 
 	log_set_level(LOG_ERROR);
 	if (argc == 2 && !strcmp(argv[1], "--families")) {
