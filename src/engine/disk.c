@@ -423,7 +423,7 @@ static void piece_came(void *arg)
 
 static void ahead_end(struct disk *d)
 {
-	d->ahead.pack = d->e->opts.n_pack;
+	d->ahead.pack = d->e->opts.disk.n_pack;
 }
 
 static void read_over(struct disk *d, bool brought)
@@ -660,7 +660,7 @@ static bool ahead_begin(struct disk *d, const struct pack_piece *piece, const in
 /* Goes on with the next snapshot.  False: nothing could be done. */
 static bool ahead_some(struct disk *d)
 {
-	const struct engine_opts *o = &d->e->opts;
+	const struct engine_disk *o = &d->e->opts.disk;
 	struct ahead *a = &d->ahead;
 	struct pack_piece piece;
 	struct err err = { 0 };
@@ -757,7 +757,7 @@ static void look_shared(struct disk *d, struct inquiry *a, const char *salt, con
 	struct names names;
 
 	a->looked_shared = true;
-	if (!d->e->opts.redis)
+	if (!d->e->opts.disk.redis)
 		return;
 	names = names_of(d, salt, tok, n);
 	a->look_shared = spill_look_shared(d->spill, names.key, d->n_chain, d->chain[0].part >= 0, names.tok, names.n);
@@ -768,7 +768,7 @@ static void look_shared(struct disk *d, struct inquiry *a, const char *salt, con
  * computing them would take, at most. */
 static bool looks(struct disk *d, struct inquiry *a, int n, int64_t now)
 {
-	int64_t wait = d->e->opts.disk_wait_ns;
+	int64_t wait = d->e->opts.disk.wait_ns;
 	double worth = wait ? (double)wait : compute_ns(d->e, n) / 8;
 
 	if (!a->look_until) {
@@ -787,7 +787,7 @@ static bool fetch(struct prefix_tier *tier, const char *salt, const int32_t *tok
 {
 	struct disk *d = (struct disk *)tier;
 	struct inquiry *a = inquiry_of(d, check64(tok, (size_t)n * sizeof(*tok)) ^ check64(salt, strlen(salt)));
-	int64_t now = engine_now(d->e), wait = d->e->opts.disk_wait_ns;
+	int64_t now = engine_now(d->e), wait = d->e->opts.disk.wait_ns;
 	double worth; /* ns that reading may take; 0: not known */
 	int at;
 
@@ -855,7 +855,7 @@ void disk_step(struct engine *e)
 bool disk_busy(const struct engine *e)
 {
 	for (const struct disk *d = e->disk; d; d = d->next)
-		if (d->load || d->pending || d->ahead.pack < e->opts.n_pack || d->looking)
+		if (d->load || d->pending || d->ahead.pack < e->opts.disk.n_pack || d->looking)
 			return true;
 	return e->vectors.load != NULL;
 }
@@ -926,8 +926,8 @@ static struct disk *disk_new(struct engine *e, struct prefix *prefix, struct mod
 	d->page_rows = rows ? rows : INT_MAX; /* without pages all is the rest */
 	chains_open(d);
 	d->snap_max = caches_rest_max(&m->caches);
-	if (e->opts.n_pack)
-		d->ahead.walk = pack_walk(e->opts.pack[0]);
+	if (e->opts.disk.n_pack)
+		d->ahead.walk = pack_walk(e->opts.disk.pack[0]);
 	return d;
 }
 
@@ -956,13 +956,13 @@ static void add_drafters(struct engine *e, struct disk *first)
 
 int disk_open(struct engine *e, struct err *err)
 {
-	const struct engine_opts *o = &e->opts;
-	struct spill_opts so = { .dir = o->disk_dir,
+	const struct engine_disk *o = &e->opts.disk;
+	struct spill_opts so = { .dir = o->dir,
 		                 .pack = o->pack,
 		                 .n_pack = o->n_pack,
-		                 .bytes_max = o->disk_bytes,
+		                 .bytes_max = o->bytes,
 		                 .model = o->model,
-		                 .io = o->disk_io,
+		                 .io = o->io,
 		                 .redis = o->redis,
 		                 .redis_password = o->redis_password,
 		                 .redis_seconds = o->redis_seconds,
@@ -973,13 +973,13 @@ int disk_open(struct engine *e, struct err *err)
 	size_t snap = 0, page = 0;
 	int rc;
 
-	if (!o->disk_dir && !o->n_pack && !o->redis)
+	if (!o->dir && !o->n_pack && !o->redis)
 		return 0;
-	if (!o->prefix_bytes)
+	if (!e->opts.prefix_bytes)
 		return err_set(err, E_ARG, "kept prefixes on disk (%s) and no memory for any",
-		               o->disk_dir ? o->disk_dir :
-		               o->redis    ? "Redis" :
-		                             "packs");
+		               o->dir   ? o->dir :
+		               o->redis ? "Redis" :
+		                          "packs");
 	first = disk_new(e, &e->prefix, e->m, NULL);
 	add_drafters(e, first);
 	for (struct disk *d = first; d; d = d->next) {
@@ -988,7 +988,7 @@ int disk_open(struct engine *e, struct err *err)
 			page = d->chain[c].page_bytes > page ? d->chain[c].page_bytes : page;
 	}
 	so.page_rows = first->page_rows;
-	so.queue_bytes = o->prefix_bytes / 4;
+	so.queue_bytes = e->opts.prefix_bytes / 4;
 	if (so.queue_bytes < 4 * (snap + page))
 		so.queue_bytes = 4 * (snap + page);
 	so.window_bytes = snap + 16 * page;

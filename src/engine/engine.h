@@ -36,6 +36,23 @@ struct request; /* one submitted request, seen from outside */
 
 enum { DRAFT_MAX = 16, DRAFTERS_MAX = 8 }; /* tokens drafted at once; drafters of one engine */
 
+/* Kept prefixes outside of memory; see docs/prefix-store.md. */
+struct engine_disk {
+	const char *dir; /* folder; NULL: none */
+	uint64_t bytes;  /* budget of the folder */
+	/* A digest of everything that prefixes are a function of besides their tokens. */
+	struct digest model;
+	const char *redis;          /* a Redis server with kept prefixes too (base/redis.h); NULL: none */
+	const char *redis_password; /* NULL: the URL's */
+	int redis_seconds;          /* seconds after which an unused prefix goes there */
+	struct pack *const
+		*pack; /* [n_pack] more of them, for reading (prefix/prefix_pack.h); the caller's until engine_close */
+	int n_pack;
+	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
+	int64_t wait_ns;
+	const struct spill_io *io; /* NULL: the system's (tests) */
+};
+
 struct engine_opts {
 	int seqs_max;         /* running at once; <= model slots */
 	int step_rows;        /* most rows of one step */
@@ -54,26 +71,13 @@ struct engine_opts {
 	double verify_share;
 	uint64_t verify_seed;
 	size_t park_bytes; /* budget of preempted sequences' memory outside the page pool; 0: compute again */
-	/* Kept prefixes on disk; NULL: none.  model: a digest of everything that they are a
-	 * function of besides their tokens (docs/prefix-store.md). */
-	const char *disk_dir;
-	uint64_t disk_bytes;        /* budget of the folder */
-	const char *redis;          /* a Redis server with kept prefixes too (base/redis.h); NULL: none */
-	const char *redis_password; /* NULL: the URL's */
-	int redis_seconds;          /* seconds after which an unused prefix goes there */
-	struct pack *const
-		*pack; /* [n_pack] more of them, for reading (prefix/prefix_pack.h); the caller's until engine_close */
-	int n_pack;
-	/* Longest that a prompt waits for its prefix to be read, ns; 0: as long as computing it would take. */
-	int64_t disk_wait_ns;
-	struct digest model;
+	struct engine_disk disk;
 	/* Receives the blocks that prompts can resume from (prefix/announce.h); NULL: none. */
 	struct block_sink *blocks;
-	const struct spill_io *disk_io; /* NULL: the system's (tests) */
-	struct clock *clock;            /* read from any thread; NULL: the monotonic one */
-	struct ticket_lock *turn;       /* held during a step, by engines that share processors; NULL: it shares none */
-	bool by_hand;                   /* no thread: the caller runs engine_step (tests) */
-	bool squeeze;                   /* gives memory back while the machine is short of it: docs/memory.md */
+	struct clock *clock;      /* read from any thread; NULL: the monotonic one */
+	struct ticket_lock *turn; /* held during a step, by engines that share processors; NULL: it shares none */
+	bool by_hand;             /* no thread: the caller runs engine_step (tests) */
+	bool squeeze;             /* gives memory back while the machine is short of it: docs/memory.md */
 	/* Asked in this order, the next when the one before had nothing to say; the
 	 * caller's, and closed by it after the engine. */
 	struct drafter *drafter[DRAFTERS_MAX];

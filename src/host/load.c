@@ -535,7 +535,7 @@ static void checking(void *arg, int percent)
 }
 
 /* The identity of the model, which is attached, its folder of kept prefixes and its packs. */
-static int open_disk(struct session *s, const struct host_opts *o, struct engine_opts *eo, struct err *err)
+static int open_disk(struct session *s, const struct host_opts *o, struct engine_disk *disk, struct err *err)
 {
 	struct buf about;
 	int rc;
@@ -550,15 +550,17 @@ static int open_disk(struct session *s, const struct host_opts *o, struct engine
 	if (!rc)
 		rc = load_packs(s, &o->disk, about.p, err);
 	buf_fini(&about);
-	eo->model = s->identity;
-	eo->disk_dir = o->disk.dir;
-	eo->disk_bytes = o->disk.bytes;
-	eo->redis = o->disk.url;
-	eo->redis_password = getenv("WEFT_REDIS_PASSWORD");
-	eo->redis_seconds = (int)(o->disk.url_days * 86400);
-	eo->disk_wait_ns = (int64_t)(o->disk.wait * 1e9);
-	eo->pack = s->pack;
-	eo->n_pack = s->n_pack;
+	*disk = (struct engine_disk){
+		.model = s->identity,
+		.dir = o->disk.dir,
+		.bytes = o->disk.bytes,
+		.redis = o->disk.url,
+		.redis_password = getenv("WEFT_REDIS_PASSWORD"),
+		.redis_seconds = (int)(o->disk.url_days * 86400),
+		.wait_ns = (int64_t)(o->disk.wait * 1e9),
+		.pack = s->pack,
+		.n_pack = s->n_pack,
+	};
 	return rc;
 }
 
@@ -601,7 +603,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 		rc = stream_tables(s, &plan, err);
 	if (rc)
 		return rc;
-	rc = open_disk(s, o, &eo, err);
+	rc = open_disk(s, o, &eo.disk, err);
 	if (rc)
 		return rc;
 	if (plan.experts || plan.tables)
@@ -616,7 +618,8 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	rc = drafts_open(&s->drafts, o, s->model, s->tok, &eo, err);
 	for (int i = 0; i < s->drafts.n_of && on_disk(o) && !rc; i++)
 		if (s->drafts.of[i].drafter)
-			rc = identity_of_draft(&s->drafts.of[i], o, &eo.model, &s->drafts.of[i].drafter->identity, err);
+			rc = identity_of_draft(&s->drafts.of[i], o, &eo.disk.model, &s->drafts.of[i].drafter->identity,
+			                       err);
 	if (rc)
 		return rc;
 	rc = engine_open(&s->engine, s->model, s->tok, &eo, err);

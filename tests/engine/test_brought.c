@@ -174,9 +174,9 @@ static struct rig rig_open(struct store *st, const struct how *h)
 		                  .by_hand = true,
 		                  .answer_reserve = 4,
 		                  .park_bytes = (size_t)1 << 26,
-		                  .disk_dir = h->dir,
-		                  .disk_bytes = h->disk_bytes ? h->disk_bytes : (uint64_t)1 << 30,
-		                  .disk_io = h->dir && !h->io ? world_io() : h->io,
+		                  .disk.dir = h->dir,
+		                  .disk.bytes = h->disk_bytes ? h->disk_bytes : (uint64_t)1 << 30,
+		                  .disk.io = h->dir && !h->io ? world_io() : h->io,
 		                  .verify_share = h->verify,
 		                  .clock = &still };
 	struct rig g = { .be = test_backend_open(h->threads, cpu_detect()) };

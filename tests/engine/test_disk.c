@@ -111,7 +111,7 @@ static void rig_open(struct rig *g)
 {
 	struct err err;
 
-	g->eo.disk_dir = g->dir;
+	g->eo.disk.dir = g->dir;
 	g->m = toy_open(&g->toy);
 	CHECK(!engine_open(&g->e, g->m, NULL, &g->eo, &err), "%s", err.msg);
 }
@@ -136,11 +136,11 @@ static struct rig rig(void)
 		        .step_rows = 32,
 		        .queue_max = LIVES_MAX,
 		        .prefix_bytes = 1 << 20,
-		        .disk_bytes = 8 << 20,
-		        .model = { { 7 } },
+		        .disk.bytes = 8 << 20,
+		        .disk.model = { { 7 } },
 		        .by_hand = true,
 		        .clock = &hands.clock,
-		        .disk_io = &mood.io },
+		        .disk.io = &mood.io },
 	};
 
 	hands.clock.now_ns = hands_now;
@@ -311,11 +311,11 @@ static void test_others(void)
 
 	life_init(&l, 100, 250, 1);
 	ask(&g, &l, 4, NULL);
-	g.eo.model.b[9] ^= 1;
+	g.eo.disk.model.b[9] ^= 1;
 	rig_restart(&g);
 	rep = ask(&g, &l, 4, NULL);
 	CHECK(rep.resumed == 0, "resumed at %d of another model", rep.resumed);
-	g.eo.model.b[9] ^= 1;
+	g.eo.disk.model.b[9] ^= 1;
 	rig_restart(&g);
 	l.ask.cache_salt = "mine";
 	rep = ask(&g, &l, 4, NULL);
@@ -519,7 +519,7 @@ static void test_wait(void)
 	for (int given = 0; given < 2; given++) {
 		struct prefix_report rep;
 
-		g.eo.disk_wait_ns = given * wait;
+		g.eo.disk.wait_ns = given * wait;
 		rig_restart(&g);
 		compute_fast(&g, 2 + (uint64_t)given);
 		rep = ask(&g, &l, 4, NULL);
@@ -596,15 +596,15 @@ static void test_lives(uint64_t seed)
 		g.toy.snaps = 2 + (int)dice(&s, 12);
 		g.toy.pages = (int)dice(&s, 2) * (CTX / g.toy.page_rows + 5);
 		g.eo.prefix_bytes = 1 << (15 + dice(&s, 6));
-		g.eo.disk_bytes = 1 << (14 + dice(&s, 8));
-		g.eo.model.b[0] = (uint8_t)g.toy.page_rows; /* part of what the pages are a function of */
+		g.eo.disk.bytes = 1 << (14 + dice(&s, 8));
+		g.eo.disk.model.b[0] = (uint8_t)g.toy.page_rows; /* part of what the pages are a function of */
 		mood.in = 40;
 		mood.seed = seed % 2 ? seed : 0;
 		rig_open(&g);
 		lives_many(g.e, g.m, NULL, toy_logits, &lo, &s);
 		settle(&g);
 		es = stats_of(&g);
-		CHECK(es.disk.bytes <= g.eo.disk_bytes, "%d bytes of %d", (int)es.disk.bytes, (int)g.eo.disk_bytes);
+		CHECK(es.disk.bytes <= g.eo.disk.bytes, "%d bytes of %d", (int)es.disk.bytes, (int)g.eo.disk.bytes);
 		CHECK(mood.seed || es.disk.damaged + es.disk.failed + es.disk.vanished == 0,
 		      "a good disk, and %d damaged", (int)es.disk.damaged);
 		read += es.disk.read;

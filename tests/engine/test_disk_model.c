@@ -57,9 +57,9 @@ static struct rig rig_open(struct store *st, const char *dir)
 		                  .queue_max = 4,
 		                  .prefix_bytes = (size_t)1 << 29,
 		                  .by_hand = true,
-		                  .disk_dir = dir,
-		                  .disk_bytes = (uint64_t)1 << 30,
-		                  .disk_io = world_io(),
+		                  .disk.dir = dir,
+		                  .disk.bytes = (uint64_t)1 << 30,
+		                  .disk.io = world_io(),
 		                  .clock = &still };
 	struct rig g = { .be = test_backend_open(2, cpu_detect()) };
 	struct err err;

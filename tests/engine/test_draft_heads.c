@@ -93,9 +93,9 @@ static void rig_open(struct rig *g, const struct how *h, bool drafts, const stru
 	while (drafts && g->n_head < n_head)
 		head_open(g, h, mo, told, n_told, &eo);
 	if (h->disk_dir) {
-		eo.disk_dir = h->disk_dir;
-		eo.disk_bytes = 1 << 28;
-		eo.disk_io = world_io();
+		eo.disk.dir = h->disk_dir;
+		eo.disk.bytes = 1 << 28;
+		eo.disk.io = world_io();
 		eo.clock = &still;
 	}
 	CHECK(!engine_open(&g->e, g->m, tok, &eo, &err), "%s", err.msg);

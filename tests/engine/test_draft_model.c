@@ -265,9 +265,9 @@ static void rig_open(struct rig *g, unsigned drafters, int step)
 		      err.msg);
 	}
 	if (disk_dir) {
-		g->o.disk_dir = disk_dir;
-		g->o.disk_bytes = 1 << 28;
-		g->o.disk_io = world_io();
+		g->o.disk.dir = disk_dir;
+		g->o.disk.bytes = 1 << 28;
+		g->o.disk.io = world_io();
 		g->o.clock = &still;
 		for (int i = 0; i < g->o.n_drafter; i++)
 			g->o.drafter[i]->identity.b[0] = (unsigned char)(1 + i);

@@ -215,9 +215,9 @@ static void histories(int n, uint64_t seed, const struct toy_opts *o, const char
 		                  .queue_max = 4,
 		                  .prefix_bytes = (size_t)1 << 21,
 		                  .by_hand = true,
-		                  .disk_dir = dir,
-		                  .disk_bytes = (uint64_t)1 << 22,
-		                  .disk_io = dir ? world_io() : NULL };
+		                  .disk.dir = dir,
+		                  .disk.bytes = (uint64_t)1 << 22,
+		                  .disk.io = dir ? world_io() : NULL };
 	int restart = n / 20 + 1;
 	struct model *m = toy_open(o);
 	struct talk *talk = xcalloc(TALKS, sizeof *talk);
