@@ -414,7 +414,7 @@ int converse(struct talk *t, struct err *err)
 	struct buf text;
 	int got, rc;
 
-	if (!t->remote && !t->s.tmpl) {
+	if (!t->remote && !t->s.chat.tmpl) {
 		free(history);
 		return err_set(err, E_MISSING,
 		               "%s has no chat template, so it cannot hold a conversation; -p TEXT lets it go on "

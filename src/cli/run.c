@@ -60,7 +60,7 @@ static int once(struct talk *t, struct err *err)
 	buf_init(&text);
 	rc = read_question(t, &text, err);
 	talk_catch_interrupts(); /* until now, reading too, it ended the program */
-	if (!rc && (t->remote || t->s.tmpl)) {
+	if (!rc && (t->remote || t->s.chat.tmpl)) {
 		talk_message_put(t, "user", text.p, text.n);
 		rc = talk_ask(t, err);
 	} else if (!rc && t->o->run.system) {

@@ -451,23 +451,23 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	tokens_init(&bare);
 	template_output_init(&out);
 	in = (struct template_input){ .messages = messages,
-		                      .extra = t->s.template_args,
-		                      .bos_token = t->s.bos,
-		                      .eos_token = t->s.eos,
+		                      .extra = t->s.chat.args,
+		                      .bos_token = t->s.chat.bos,
+		                      .eos_token = t->s.chat.eos,
 		                      .now = (int64_t)time(NULL) };
-	rc = template_render(t->s.tmpl, &in, &out, err);
+	rc = template_render(t->s.chat.tmpl, &in, &out, err);
 	if (!rc)
 		rc = encode(t->s.tok, &out, &bare, err);
 	in.add_generation_prompt = true;
 	if (!rc)
-		rc = template_render(t->s.tmpl, &in, &out, err);
+		rc = template_render(t->s.chat.tmpl, &in, &out, err);
 	if (!rc)
 		rc = encode(t->s.tok, &out, ids, err);
 	if (!rc) {
 		*mark = 0;
 		while ((size_t)*mark < bare.n && (size_t)*mark < ids->n && bare.id[*mark] == ids->id[*mark])
 			++*mark;
-		*thinks = split_opens(speech_of(t->s.tmpl), out.text.p, out.text.n);
+		*thinks = split_opens(speech_of(t->s.chat.tmpl), out.text.p, out.text.n);
 		if (images_expand(&t->seen->images, ids, &(struct image_places){ mark, 1 }, 1, &problem))
 			rc = err_set(err, E_ARG, "%s", problem.message);
 	}
@@ -520,7 +520,7 @@ static int listen_to(struct talk *t, struct request *r, struct err *err)
 
 static int answer(struct talk *t, const struct tokens *ids, int mark, bool thinks, struct err *err)
 {
-	const struct speech *speech = t->s.tmpl ? speech_of(t->s.tmpl) : &speech_plain;
+	const struct speech *speech = t->s.chat.tmpl ? speech_of(t->s.chat.tmpl) : &speech_plain;
 	struct ask ask = {
 		.prompt = ids->id,
 		.n_prompt = (int)ids->n,
@@ -528,8 +528,8 @@ static int answer(struct talk *t, const struct tokens *ids, int mark, bool think
 		.n_span = t->seen->images.n_span,
 		.max_tokens = t->o->max_tokens < 0 ? INT_MAX : t->o->max_tokens,
 		.sampling = t->s.sampling,
-		.stop_token = t->s.eos_id,
-		.n_stop_token = t->s.n_eos,
+		.stop_token = t->s.chat.eos_id,
+		.n_stop_token = t->s.chat.n_eos,
 		.skip_special = speech == &speech_plain,
 		.mark = &mark,
 		.n_mark = mark > 0,

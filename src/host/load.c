@@ -217,34 +217,34 @@ static int open_template(struct session *s, const struct host_opts *o, struct er
 		buf_init(&text);
 		rc = file_read(o->answer.template_file, TEMPLATE_MAX, &text, err);
 		if (!rc)
-			rc = compile(&s->tmpl, text.p, text.n, o->answer.template_file, NULL, err);
+			rc = compile(&s->chat.tmpl, text.p, text.n, o->answer.template_file, NULL, err);
 		buf_fini(&text);
 		return rc;
 	}
 	rc = store_templates_read(s->store, &own, err);
 	if (!rc && own.n)
-		rc = compile(&s->tmpl, own.v[0].text, strlen(own.v[0].text), s->store->name, NULL, err);
+		rc = compile(&s->chat.tmpl, own.v[0].text, strlen(own.v[0].text), s->store->name, NULL, err);
 	tools = store_templates_find(&own, for_tools);
 	if (!rc && tools && tools != own.v[0].text)
-		rc = compile(&s->tool_tmpl, tools, strlen(tools), s->store->name, for_tools, err);
+		rc = compile(&s->chat.tool_tmpl, tools, strlen(tools), s->store->name, for_tools, err);
 	store_templates_end(&own);
 	return rc;
 }
 
 /* The object of --chat-template-args, with what --think adds. */
-static int template_args(struct session *s, const struct host_opts *o, struct err *err)
+static int template_args(struct session_chat *c, const struct host_answer *o, struct err *err)
 {
 	struct json *given = NULL;
 	struct buf b;
 	int n = 0;
 
-	if (!o->answer.template_args && o->answer.think == THINK_DEFAULT)
+	if (!o->template_args && o->think == THINK_DEFAULT)
 		return 0;
-	if (o->answer.think != THINK_DEFAULT && s->tmpl && !template_uses(s->tmpl, "enable_thinking") &&
-	    !(s->tool_tmpl && template_uses(s->tool_tmpl, "enable_thinking")))
+	if (o->think != THINK_DEFAULT && c->tmpl && !template_uses(c->tmpl, "enable_thinking") &&
+	    !(c->tool_tmpl && template_uses(c->tool_tmpl, "enable_thinking")))
 		log_warn("the chat template never looks at enable_thinking: --think changes nothing");
-	if (o->answer.template_args) {
-		given = json_parse(o->answer.template_args, strlen(o->answer.template_args), 0, err);
+	if (o->template_args) {
+		given = json_parse(o->template_args, strlen(o->template_args), 0, err);
 		if (!given)
 			return err_prefix(err, "--chat-template-args");
 		if (json_kind(given) != JSON_OBJECT) {
@@ -257,11 +257,11 @@ static int template_args(struct session *s, const struct host_opts *o, struct er
 	buf_init(&b);
 	buf_putc(&b, '{');
 	if (given) {
-		struct json_cursor c = json_first(given);
+		struct json_cursor at = json_first(given);
 		const struct json *value;
 		const char *key;
 
-		while (json_next(&c, &key, &value)) {
+		while (json_next(&at, &key, &value)) {
 			buf_puts(&b, n++ ? "," : "");
 			json_put_cstr(&b, key);
 			buf_putc(&b, ':');
@@ -269,28 +269,27 @@ static int template_args(struct session *s, const struct host_opts *o, struct er
 		}
 		json_free(given);
 	}
-	if (o->answer.think != THINK_DEFAULT)
-		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "",
-		           o->answer.think == THINK_ON ? "true" : "false");
+	if (o->think != THINK_DEFAULT)
+		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "", o->think == THINK_ON ? "true" : "false");
 	buf_putc(&b, '}');
-	s->template_args = json_parse(b.p, b.n, 0, err);
+	c->args = json_parse(b.p, b.n, 0, err);
 	buf_fini(&b);
-	return s->template_args ? 0 : err->code;
+	return c->args ? 0 : err->code;
 }
 
 static void find_eos(struct session *s)
 {
 	int32_t id;
 
-	s->n_eos = store_eos(s->store, s->eos_id, EOS_MAX - 1);
-	if (!s->eos || !s->tok)
+	s->chat.n_eos = store_eos(s->store, s->chat.eos_id, EOS_MAX - 1);
+	if (!s->chat.eos || !s->tok)
 		return;
-	id = tokenizer_find(s->tok, s->eos, strlen(s->eos));
-	for (int i = 0; i < s->n_eos; i++)
-		if (s->eos_id[i] == id)
+	id = tokenizer_find(s->tok, s->chat.eos, strlen(s->chat.eos));
+	for (int i = 0; i < s->chat.n_eos; i++)
+		if (s->chat.eos_id[i] == id)
 			return;
 	if (id >= 0)
-		s->eos_id[s->n_eos++] = id;
+		s->chat.eos_id[s->chat.n_eos++] = id;
 }
 
 static int open_sampling(struct session *s, const struct host_opts *o, struct err *err)
@@ -318,13 +317,13 @@ static int open_sampling(struct session *s, const struct host_opts *o, struct er
 
 int session_answer_options(struct session *s, const struct host_opts *o, struct err *err)
 {
-	struct json *before = s->template_args;
+	struct json *before = s->chat.args;
 	int rc;
 
-	s->template_args = NULL;
-	rc = template_args(s, o, err);
+	s->chat.args = NULL;
+	rc = template_args(&s->chat, &o->answer, err);
 	if (rc) {
-		s->template_args = before;
+		s->chat.args = before;
 		return rc;
 	}
 	json_free(before);
@@ -666,15 +665,15 @@ static int open_text(struct session *s, const struct host_opts *o, unsigned what
 	if (!rc)
 		rc = open_tokenizer(s, what, err);
 	if (!rc) {
-		s->bos = special_token(s->store->tokenizer_config, "bos_token");
-		s->eos = special_token(s->store->tokenizer_config, "eos_token");
+		s->chat.bos = special_token(s->store->tokenizer_config, "bos_token");
+		s->chat.eos = special_token(s->store->tokenizer_config, "eos_token");
 		find_eos(s);
 		rc = open_sampling(s, o, err);
 	}
 	if (!rc && (what & LOAD_TEMPLATE))
 		rc = open_template(s, o, err);
 	if (!rc && (what & LOAD_TEMPLATE))
-		rc = template_args(s, o, err);
+		rc = template_args(&s->chat, &o->answer, err);
 	return rc;
 }
 
@@ -728,14 +727,14 @@ void session_close(struct session *s)
 	loaded_adapters_close(&s->adapters);
 	packs_close(s);
 	device_close(s);
-	template_close(s->tmpl);
-	template_close(s->tool_tmpl);
-	json_free(s->template_args);
+	template_close(s->chat.tmpl);
+	template_close(s->chat.tool_tmpl);
+	json_free(s->chat.args);
 	tokenizer_close(s->tok);
 	if (s->store)
 		store_close(s->store);
 	free(s->kv);
-	free(s->bos);
-	free(s->eos);
+	free(s->chat.bos);
+	free(s->chat.eos);
 	memset(s, 0, sizeof(*s));
 }

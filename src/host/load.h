@@ -35,15 +35,20 @@ struct tower;
 
 enum { EOS_MAX = 16 };
 
-struct session {
-	struct store *store;
-	struct tokenizer *tok;      /* NULL: the folder has none */
+/* How messages become a prompt, and what ends an answer. */
+struct session_chat {
 	struct template *tmpl;      /* NULL: none */
 	struct template *tool_tmpl; /* of requests with tools, where the model has another for them; NULL: tmpl */
-	struct json *template_args; /* object of variables from the options, or NULL */
+	struct json *args;          /* object of variables from the options, or NULL */
 	char *bos, *eos;            /* as the template wants them, or NULL */
 	int32_t eos_id[EOS_MAX];    /* ids that end an answer */
 	int n_eos;
+};
+
+struct session {
+	struct store *store;
+	struct tokenizer *tok; /* NULL: the folder has none */
+	struct session_chat chat;
 	struct sampler_params sampling;               /* the checkpoint's, under what the options say */
 	struct logit_bias suppressed[SUPPRESSED_MAX]; /* of sampling */
 
