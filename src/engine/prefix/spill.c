@@ -71,9 +71,9 @@ static void free_all(struct spill *s)
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_cond_destroy(&s->wanted);
-	pthread_cond_destroy(&s->look);
-	pthread_cond_destroy(&s->looked);
-	spill_tallies_fini(&s->others);
+	pthread_cond_destroy(&s->looks.wanted);
+	pthread_cond_destroy(&s->looks.over);
+	spill_tallies_fini(&s->looks.others);
 	spill_owner_end(&s->owner);
 	spill_redis_free(s);
 	free((char *)s->o.dir);
@@ -86,7 +86,7 @@ static void stop_threads(struct spill *s, int n)
 	pthread_mutex_lock(&s->lock);
 	s->closing = true;
 	pthread_cond_signal(&s->wanted);
-	pthread_cond_signal(&s->look);
+	pthread_cond_signal(&s->looks.wanted);
 	pthread_cond_signal(&s->work);
 	pthread_mutex_unlock(&s->lock);
 	if (n > 0)
@@ -94,7 +94,7 @@ static void stop_threads(struct spill *s, int n)
 	if (n > 1)
 		pthread_join(s->writer, NULL);
 	if (n > 2)
-		pthread_join(s->looker, NULL);
+		pthread_join(s->looks.thread, NULL);
 }
 
 static int start_threads(struct spill *s, struct err *err)
@@ -104,7 +104,7 @@ static int start_threads(struct spill *s, struct err *err)
 	if (n == 1 && !s->read_only)
 		n += !pthread_create(&s->writer, NULL, spill_writer, s);
 	if (n == 2)
-		n += !pthread_create(&s->looker, NULL, spill_looker, s);
+		n += !pthread_create(&s->looks.thread, NULL, spill_looker, s);
 	if (n == (s->read_only ? 1 : 3))
 		return 0;
 	stop_threads(s, n);
@@ -133,8 +133,8 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
 	pthread_cond_init(&s->wanted, NULL);
-	pthread_cond_init(&s->look, NULL);
-	pthread_cond_init(&s->looked, NULL);
+	pthread_cond_init(&s->looks.wanted, NULL);
+	pthread_cond_init(&s->looks.over, NULL);
 	spill_owner_begin(&s->owner);
 	spill_folder_name(&o->model, s->folder);
 	spill_tally_name(s->tally, s->folder, &s->owner);
@@ -143,7 +143,7 @@ int spill_open(struct spill **out, const struct spill_opts *o, struct err *err)
 		rc = open_folders(s, err);
 	if (!rc && o->dir) {
 		/* Before the listing: what comes during it is seen again. */
-		spill_tallies_read(s->root, s->tally, &s->tally_kb, &s->others);
+		spill_tallies_read(s->root, s->tally, &s->tally_kb, &s->looks.others);
 		if (s->tally_kb)
 			spill_tally_put(s->root, s->tally, s->tally_kb);
 		rc = spill_index_scan(&s->index, s->root, s->io, err);

@@ -45,6 +45,16 @@ struct spill_load {
 	bool ended, failed, closed;
 };
 
+/* Looks at what other programs did; see spill_look.c.  Under the lock. */
+struct spill_looks {
+	pthread_t thread;
+	pthread_cond_t wanted; /* for the one that looks */
+	pthread_cond_t over;
+	bool busy; /* one thread lists the folder */
+	uint64_t asked, done;
+	struct spill_tallies others; /* when their folders were listed; changed by the thread that looks */
+};
+
 struct spill {
 	struct spill_opts o;
 	const struct spill_io *io;
@@ -58,10 +68,9 @@ struct spill {
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle; /* for the writer; for flush */
 	pthread_cond_t wanted;     /* for the reader */
-	pthread_cond_t look;       /* for the one that looks */
-	pthread_cond_t looked;     /* a look is over */
-	pthread_t writer, reader, looker;
+	pthread_t writer, reader;
 	/* Under the lock. */
+	struct spill_looks looks;
 	struct spill_index index;
 	struct job *jobs, **jobs_end;
 	struct spill_load *loads;
@@ -70,9 +79,6 @@ struct spill {
 	bool unsynced;       /* names were given that a power cut might take back */
 	int rest, rest_next; /* pieces still to be left alone; after the next failure */
 	int64_t clock;       /* the last time given to a use: they rise */
-	bool looking;        /* one thread lists the folder */
-	uint64_t look_asked, look_done;
-	struct spill_tallies others; /* when their folders were listed; changed by the thread that looks */
 	struct disk_stats stats;
 };
 

@@ -67,9 +67,9 @@ void spill_look_again(struct spill *s, bool all, bool must)
 	uint64_t kb = 0;
 	bool known;
 
-	while (s->looking)
-		pthread_cond_wait(&s->looked, &s->lock);
-	s->looking = true;
+	while (s->looks.busy)
+		pthread_cond_wait(&s->looks.over, &s->lock);
+	s->looks.busy = true;
 	pthread_mutex_unlock(&s->lock);
 	known = spill_tallies_read(s->root, s->tally, NULL, &now);
 	pthread_mutex_lock(&s->lock);
@@ -83,13 +83,13 @@ void spill_look_again(struct spill *s, bool all, bool must)
 	for (int i = 0; i < (all ? s->index.n_folder : 1); i++) {
 		const char *name = s->index.folder[i].name;
 
-		if ((must || !known || is_old(s, i) || spill_tallies_new(&now, &s->others, name, &kb)) &&
+		if ((must || !known || is_old(s, i) || spill_tallies_new(&now, &s->looks.others, name, &kb)) &&
 		    list_again(s, i) && known)
-			spill_tallies_take(&s->others, &now, name);
+			spill_tallies_take(&s->looks.others, &now, name);
 	}
 	spill_tallies_fini(&now);
-	s->looking = false;
-	pthread_cond_broadcast(&s->looked);
+	s->looks.busy = false;
+	pthread_cond_broadcast(&s->looks.over);
 }
 
 uint64_t spill_look(struct spill *s)
@@ -98,8 +98,8 @@ uint64_t spill_look(struct spill *s)
 
 	pthread_mutex_lock(&s->lock);
 	if (s->o.dir) {
-		ticket = ++s->look_asked;
-		pthread_cond_signal(&s->look);
+		ticket = ++s->looks.asked;
+		pthread_cond_signal(&s->looks.wanted);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return ticket;
@@ -111,14 +111,14 @@ void *spill_looker(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->closing) {
-		uint64_t ticket = s->look_asked;
+		uint64_t ticket = s->looks.asked;
 
-		if (s->look_done == ticket) {
-			pthread_cond_wait(&s->look, &s->lock);
+		if (s->looks.done == ticket) {
+			pthread_cond_wait(&s->looks.wanted, &s->lock);
 			continue;
 		}
 		spill_look_again(s, false, false);
-		s->look_done = ticket;
+		s->looks.done = ticket;
 		if (!s->o.looked)
 			continue;
 		pthread_mutex_unlock(&s->lock); /* it takes a lock with which this one may be asked for */
@@ -134,7 +134,7 @@ bool spill_looked(struct spill *s, uint64_t ticket)
 	bool done;
 
 	pthread_mutex_lock(&s->lock);
-	done = s->look_done >= ticket;
+	done = s->looks.done >= ticket;
 	pthread_mutex_unlock(&s->lock);
 	return done;
 }
@@ -166,7 +166,7 @@ uint64_t spill_others_wrote(struct spill *s)
 
 	pthread_mutex_lock(&s->lock);
 	if (known)
-		spill_tallies_new(&now, &s->others, NULL, &kb);
+		spill_tallies_new(&now, &s->looks.others, NULL, &kb);
 	pthread_mutex_unlock(&s->lock);
 	spill_tallies_fini(&now);
 	return kb * 1024;

@@ -365,7 +365,7 @@ static bool sync_names(struct spill *s)
 	s->io->sync(s->io, s->own);
 	pthread_mutex_lock(&s->lock);
 	/* What others were writing may not have been counted: the last to write puts it right. */
-	if (s->others.n && s->index.bytes > s->o.bytes_max - s->o.bytes_max / SLACK) {
+	if (s->looks.others.n && s->index.bytes > s->o.bytes_max - s->o.bytes_max / SLACK) {
 		spill_look_again(s, true, false);
 		make_room(s, 0);
 	}
