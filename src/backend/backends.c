@@ -54,8 +54,10 @@ int backends_open(struct backend **to, const char *name, const struct backend_op
 		return code;
 	*to = backend_device_open(dev);
 	code = self_test(*to, err);
-	if (code)
+	if (code) {
 		(*to)->ops->close(*to);
+		*to = NULL;
+	}
 	return code;
 }
 
