@@ -67,6 +67,7 @@ struct split {
 	bool rehearsing; /* a side without rehearsals does nothing */
 	bool learning;   /* in a rehearsal in which neither side does anything */
 	bool learnt;     /* the next rehearsal is the sides' */
+	bool full;       /* a side had no memory for an area */
 
 	/* The pass that has begun, and as each side knows it. */
 	const struct pass *pass;
@@ -179,6 +180,7 @@ static uint8_t *memory(struct split *s, struct area *a, int k, size_t bytes)
 		return a->mem[k];
 	a->mem[k] = s->of[k]->ops->alloc(s->of[k], bytes);
 	a->taken[k] = bytes;
+	s->full |= !a->mem[k];
 	if (!a->mem[k] && !look(s))
 		err_set(&s->be.failed, E_DEVICE, "backend %s has no %zu bytes for a part of what is computed",
 		        s->of[k]->ops->name, bytes);
@@ -621,7 +623,7 @@ static int split_rehearsed(struct backend *be, struct err *err)
 	}
 	if (!rc && look(s)) {
 		*err = s->be.failed;
-		rc = err->code;
+		rc = err->code = s->full ? E_FULL : err->code;
 	}
 	return rc;
 }

@@ -417,6 +417,9 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
 		shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
 		p->draft / MB, p->program / MB, p->experts / MB, p->tables / MB);
+	if (p->device)
+		log_info("of the device's memory, %zu MB: all but the experts %zu, keys and values up to %zu",
+		         s->beside_bytes / MB, p->device / MB, p->kv / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }

@@ -62,6 +62,7 @@ struct session {
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
 	size_t device_bytes;  /* memory of be's device; 0: be is cpu, or has it */
 	bool divided;         /* be has cpu, for a part of the model */
+	size_t beside_bytes;  /* memory of the device that has all but the mixtures; 0: there is none */
 	struct model *looked; /* see load_device.h */
 	struct model *model;
 	struct tower *tower;       /* NULL: the model has none that weft reads, or it was not asked for */

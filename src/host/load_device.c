@@ -47,6 +47,19 @@ static int look(struct session *s, const struct host_opts *o, struct err *err)
 	return rc ? rc : model_attach(s->looked, s->be, &mo, err);
 }
 
+/* How much of the model a device computes: its first layers, all, or all but the mixtures of experts; s->cpu computes the rest. */
+enum { ALL = 0, NO_EXPERTS = -1, LAYERS_MOST = 10000 };
+
+/* What to do where a device has too little memory. */
+static void advise(const struct session *s, const struct backend_found *f, int layers, struct err *err)
+{
+	bool experts = s->model->n_mixture && layers != NO_EXPERTS;
+	struct err own = *err;
+
+	err_set(err, own.code, "%s; --device %s,N with a smaller number of layers%s takes less memory there", own.msg,
+	        f->name, experts ? ", or ',experts' for all but the experts," : "");
+}
+
 /* The option, if any, that asks for something that no device does; NULL: none does. */
 static const char *asked_of_the_processor(const struct host_opts *o)
 {
@@ -56,9 +69,6 @@ static const char *asked_of_the_processor(const struct host_opts *o)
 		return "--tables disk";
 	return NULL;
 }
-
-/* How much of the model a device computes: its first layers, all, or all but the mixtures of experts; s->cpu computes the rest. */
-enum { ALL = 0, NO_EXPERTS = -1, LAYERS_MOST = 10000 };
 
 static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, int layers,
                       struct err *err)
@@ -78,12 +88,14 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 	if (layers == NO_EXPERTS && !s->model->n_mixture)
 		return err_set(err, E_UNSUPPORTED, "%s has no mixtures of experts", s->store->name);
 	rc = backends_open(&s->be, f->name, NULL, err);
+	if (!rc && layers == NO_EXPERTS)
+		s->beside_bytes = s->be->memory;
 	if (!rc && layers) {
 		s->be = layers == NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) : split_open(s->be, s->cpu, layers);
 		s->divided = true;
 	}
-	if (!rc)
-		rc = look(s, o, err);
+	if (!rc && (rc = look(s, o, err)) == E_FULL)
+		advise(s, f, layers, err);
 	if (!rc)
 		s->device_bytes = f->memory;
 	else
@@ -185,6 +197,7 @@ void device_close(struct session *s)
 		s->cpu->ops->close(s->cpu);
 	s->be = s->cpu = NULL;
 	s->divided = false;
+	s->beside_bytes = 0;
 }
 
 void device_describe(struct buf *out, const char *indent)

@@ -123,6 +123,29 @@ static int budgets(const struct session *s, const struct host_opts *o, struct mo
 	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
 }
 
+/* Keeps keys and values to half of what a device that has all but the mixtures has left, for operations need room too, and to a
+ * quarter of its memory, which is what OpenCL promises to give in one piece; or to all that is left, where the option says how
+ * many. */
+static int fit_device(const struct session *s, const struct host_opts *o, struct plan *p, struct err *err)
+{
+	size_t bound = s->beside_bytes / 16 * 15, left = bound > p->device ? bound - p->device : 0;
+
+	if (!s->beside_bytes)
+		return 0;
+	if (!left)
+		return err_set(
+			err, E_LIMIT,
+			"the device may give %zu MB, and all but the experts takes %zu MB: a step %zu MB, states %zu MB, "
+			"drafting %zu MB, else weights; a number of layers in place of 'experts' takes less",
+			bound >> 20, p->device >> 20, p->step >> 20, p->states >> 20, p->draft >> 20);
+	if (o->kv_bytes > left)
+		return err_set(err, E_LIMIT, "--kv-bytes %zu MB: the device has %zu MB left for keys and values",
+		               o->kv_bytes >> 20, left >> 20);
+	if (!o->kv_bytes)
+		p->kv = least(p->kv, least(left / 2, s->beside_bytes / 4));
+	return 0;
+}
+
 /* Limits the context to the longest sequence that fits into the pool. */
 static int fit_context(const struct session *s, const struct host_opts *o, struct model_opts *mo, struct plan *p,
                        struct err *err)
@@ -142,6 +165,7 @@ static int fit_context(const struct session *s, const struct host_opts *o, struc
 		               "%d is the least",
 		               o->kv_bytes     ? "--kv-bytes" :
 		               o->memory_bytes ? "--memory" :
+		               p->device       ? "the memory of the device and the machine" :
 		                                 "the machine's memory",
 		               p->kv / 1024, fits, model_kv_row_bytes(shape, &mo->kv), least);
 	if (o->ctx_size)
@@ -197,6 +221,12 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 	             backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
 	                                   s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
+	if (s->beside_bytes) {
+		size_t there = p->weights - model_mixture_bytes(s->model);
+
+		p->device = there / 8 * 9 + p->step + p->states + p->draft;
+		p->weights -= there;
+	}
 }
 
 static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
@@ -208,6 +238,8 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 	rc = budgets(s, o, mo, p, err);
 	if (s->model->shape.whole)
 		p->parked = 0;
+	if (!rc)
+		rc = fit_device(s, o, p, err);
 	if (!rc)
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;
@@ -230,7 +262,7 @@ static bool is_tight(const struct session *s, const struct plan *p, const struct
 static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                        const struct engine_opts *eo, struct err *err)
 {
-	bool some = model_table_bytes(s->model) > TABLE_BUFFER;
+	bool some = !s->beside_bytes && model_table_bytes(s->model) > TABLE_BUFFER; /* the device has the tables */
 	int rc;
 
 	if (o->tables == TABLES_DISK && !model_table_bytes(s->model))

@@ -24,6 +24,7 @@ struct plan {
 	size_t kv;             /* the page pool */
 	size_t prefix, parked; /* kept prefixes, their pages included; preempted sequences */
 	size_t draft;          /* all that guessing ahead takes */
+	size_t device; /* of a device that has all but the mixtures, without keys and values; 0: there is none */
 	int ctx_asked, ctx_fits; /* context before memory had its say, and after */
 };
 

@@ -559,6 +559,11 @@ static void matrices(const struct weight *w[MATRICES], const struct moe *x, int 
 	w[2] = &x->down[e];
 }
 
+static size_t bytes_of(const struct weight *w)
+{
+	return (size_t)w->rows * (w->row_bytes + weight_scale_bytes(w) * (w->biases ? 2 : 1));
+}
+
 size_t model_expert_bytes(const struct model *m)
 {
 	size_t n = 0;
@@ -569,10 +574,23 @@ size_t model_expert_bytes(const struct model *m)
 
 			matrices(w, m->mixture[i], e);
 			for (int k = 0; k < MATRICES; k++)
-				if (w[k])
-					n += (size_t)w[k]->rows *
-					     (w[k]->row_bytes + weight_scale_bytes(w[k]) * (w[k]->biases ? 2 : 1));
+				n += w[k] ? bytes_of(w[k]) : 0;
 		}
+	return n;
+}
+
+size_t model_mixture_bytes(const struct model *m)
+{
+	size_t n = model_expert_bytes(m);
+
+	for (int i = 0; i < m->n_mixture; i++) {
+		const struct moe *x = m->mixture[i];
+		const struct weight *const one[] = { x->router, x->shared_gate, x->shared_up, x->shared_down,
+			                             x->shared_router };
+
+		for (size_t k = 0; k < sizeof one / sizeof *one; k++)
+			n += one[k] ? bytes_of(one[k]) : 0;
+	}
 	return n;
 }
 

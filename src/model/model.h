@@ -160,6 +160,8 @@ int model_run(struct model *m, struct pass *p, struct err *err);
 /* Leaves the experts of all mixtures on disk (backend.h, stream); after model_attach, before the first pass.  The
  * store's files are filled in here.  E_UNSUPPORTED: there are no mixtures, or this backend cannot. */
 int model_stream(struct model *m, struct stream_opts *how, struct err *err);
+/* Bytes of what mixtures read, as it is stored: of experts, routers and shared experts. */
+size_t model_mixture_bytes(const struct model *m);
 /* Bytes of all experts as they are stored.  Is p one of them? */
 size_t model_expert_bytes(const struct model *m);
 bool model_has_expert(const struct model *m, const uint8_t *p, size_t n);

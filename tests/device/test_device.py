@@ -178,6 +178,7 @@ class Test(unittest.TestCase):
                 said[device] = [(r.status, r.json().get("choices")) for r in said[device]]
                 if device.endswith("experts"):
                     self.assertIn(", experts on ", s.text())
+                    self.assertIn("of the device's memory, ", s.text())
                 s.close()
         self.assertEqual(said[DEVICE], said["cpu"])
         self.assertEqual(said[DEVICE + ",experts"], said["cpu"])
@@ -209,6 +210,11 @@ class Test(unittest.TestCase):
                                     os.path.join(MIXTURE, "../../deepseek_mtp/hf-bf16")], capture_output=True, text=True)
                 self.assertEqual(p.returncode, 1, p.stderr)
                 self.assertRegex(p.stderr, f"--device {device}: .*latent attention")
+            p = subprocess.run([WEFT, "logits", "--device", DEVICE + ",experts", "--kv-bytes", "1500M", "--ids", ids, "--out",
+                                ids + ".out", MIXTURE], capture_output=True, text=True,
+                               env=dict(os.environ, POCL_MEMORY_LIMIT="1"))
+            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertIn("the device has ", p.stderr)
         p = subprocess.run([WEFT, "run", "--device", DEVICE, "-p", "x", "--lora", "nothing", TINY], capture_output=True,
                            text=True)
         self.assertEqual(p.returncode, 1, p.stderr)
