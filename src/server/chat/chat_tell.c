@@ -60,51 +60,64 @@ void chat_logprob(const struct generation *g, const struct event *ev, struct buf
 	buf_puts(out, "]}");
 }
 
+static void set_pieces(struct json *message, const char *name, const struct split *s, enum piece_kind kind)
+{
+	struct buf text;
+
+	buf_init(&text);
+	for (int i = 0; i < s->n_piece; i++)
+		if (s->piece[i].kind == kind)
+			buf_put(&text, s->text.p + s->piece[i].at, s->piece[i].n);
+	json_set_str(message, name, text.p, text.n);
+	buf_fini(&text);
+}
+
+/* The calls of an answer, whose arguments the model wrote; NULL when one has not ended, or its arguments are not JSON. */
+static struct json *calls_of(const struct split *s)
+{
+	enum { DEPTH = 200 - 4 }; /* of arguments in a message, whose own depth is limited where it is read */
+	struct json *calls = json_new_array(), *function = NULL, *call, *arguments;
+	bool good = true;
+
+	for (int i = 0; i < s->n_piece && good; i++) {
+		const struct piece *p = &s->piece[i];
+
+		if (p->kind == PIECE_CALL) {
+			good = !function;
+			json_free(function);
+			function = json_new_object();
+			json_set_str(function, "name", s->text.p + p->at, p->n);
+		} else if (p->kind == PIECE_ARGUMENTS) {
+			arguments = function ? json_parse(s->text.p + p->at, p->n, DEPTH, NULL) : NULL;
+			if ((good = arguments))
+				json_set(function, "arguments", arguments);
+		} else if (p->kind == PIECE_CALL_END && (good = json_get(function, "arguments"))) {
+			call = json_new_object();
+			json_set(call, "function", function);
+			json_add(calls, call);
+			function = NULL;
+		}
+	}
+	if (good && !function)
+		return calls;
+	json_free(function);
+	json_free(calls);
+	return NULL;
+}
+
 /* The answer as a message in the normal form; NULL when it is not wholly one. */
 static struct json *message_of(const struct choice *c)
 {
-	static const struct {
-		enum piece_kind kind;
-		const char *name;
-	} texts[] = {
-		{ PIECE_CONTENT, "content" },
-		{ PIECE_THINKING, "reasoning_content" },
-	};
-	const struct split *s = &c->split;
-	struct json *j;
-	struct buf b, text;
-	int n_call = 0;
+	struct json *calls = calls_of(&c->split), *message;
 
-	buf_init(&b);
-	buf_init(&text);
-	buf_puts(&b, "{\"role\":\"assistant\"");
-	for (int k = 0; k < 2; k++) {
-		buf_reset(&text);
-		for (int i = 0; i < s->n_piece; i++)
-			if (s->piece[i].kind == texts[k].kind)
-				buf_put(&text, s->text.p + s->piece[i].at, s->piece[i].n);
-		buf_printf(&b, ",\"%s\":", texts[k].name);
-		json_put_str(&b, text.p, text.n);
-	}
-	buf_puts(&b, ",\"tool_calls\":[");
-	for (int i = 0; i < s->n_piece; i++) {
-		const char *at = s->text.p + s->piece[i].at;
-
-		if (s->piece[i].kind == PIECE_CALL) {
-			buf_printf(&b, "%s{\"function\":{\"name\":", n_call++ ? "," : "");
-			json_put_str(&b, at, s->piece[i].n);
-			buf_puts(&b, ",\"arguments\":");
-		} else if (s->piece[i].kind == PIECE_ARGUMENTS) {
-			buf_put(&b, at, s->piece[i].n);
-		} else if (s->piece[i].kind == PIECE_CALL_END) {
-			buf_puts(&b, "}}");
-		}
-	}
-	buf_puts(&b, "]}");
-	j = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	buf_fini(&text);
-	return j;
+	if (!calls)
+		return NULL;
+	message = json_new_object();
+	json_set_str(message, "role", "assistant", 9);
+	set_pieces(message, "content", &c->split, PIECE_CONTENT);
+	set_pieces(message, "reasoning_content", &c->split, PIECE_THINKING);
+	json_set(message, "tool_calls", calls);
+	return message;
 }
 
 void chat_end(struct generation *g, struct choice *c)
