@@ -32,6 +32,7 @@ enum {
 struct folder {
 	struct container *c;
 	struct safetensors *shard;
+	enum { V4_UNKNOWN, V4_NO, V4_YES } v4; /* whether the config is DeepSeek V4's: known once it has been read */
 };
 
 static const char *folder_path(const struct folder *f, const char *file)
@@ -158,6 +159,15 @@ static int make(const struct folder *f, const struct made *how, const char *path
 	return e;
 }
 
+static int spell_config(struct folder *f, const char *path, struct buf *text, struct err *err)
+{
+	bool v4;
+	int code = v4_spell_config(text, &v4, err);
+
+	f->v4 = v4 ? V4_YES : V4_NO;
+	return code ? err_prefix(err, "%s", path) : 0;
+}
+
 static int document(struct container *c, const char *name, struct buf *out, struct err *err)
 {
 	const char *path = place(c, name);
@@ -176,7 +186,7 @@ static int document(struct container *c, const char *name, struct buf *out, stru
 		               "%s: missing; a model folder has config.json, tokenizer.json and *.safetensors", path);
 	if (file_read(path, most_of(name), out, err))
 		return err->code;
-	return !strcmp(name, "config.json") && v4_spell_config(out, err) ? err_prefix(err, "%s", path) : 0;
+	return !strcmp(name, "config.json") ? spell_config(c->own, path, out, err) : 0;
 }
 
 /* ---- the list of shards ---- */
@@ -409,18 +419,17 @@ static int open_shards(struct folder *f, const struct names *l, struct err *err)
 	return 0;
 }
 
-static bool is_v4(const struct folder *f)
+static bool is_v4(struct folder *f)
 {
-	struct json *config;
-	const char *type;
-	bool yes;
+	struct buf config;
+	struct err err;
 
-	if (read_json(folder_path(f, "config.json"), DOCUMENT_MAX, json_parse_python, &config, NULL))
-		return false;
-	type = json_str(json_get(config, "model_type"), NULL);
-	yes = type && !strcmp(type, "deepseek_v4");
-	json_free(config);
-	return yes;
+	if (f->v4 == V4_UNKNOWN) {
+		buf_init(&config);
+		document(f->c, "config.json", &config, &err);
+		buf_fini(&config);
+	}
+	return f->v4 == V4_YES;
 }
 
 static int tensors(struct container *c, struct err *err)

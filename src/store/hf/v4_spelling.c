@@ -134,39 +134,26 @@ bool v4_spell_tensors(struct tensor **v, size_t n, struct arena *a)
 
 /* ---- the config ---- */
 
-static void put_member(struct buf *b, const char *key, const struct json *value)
-{
-	json_put_cstr(b, key);
-	buf_putc(b, ':');
-	json_put(b, value);
-	buf_putc(b, ',');
-}
-
 /* How matrices are coded: the keys that are paths are spelled. */
-static void put_coding(struct buf *b, const char *key, const struct json *coding)
+static struct json *coding_of(const struct json *coding)
 {
 	struct json_cursor c = json_first(coding);
+	struct json *out = json_new_object();
 	const struct json *value;
 	const char *path;
 	struct buf name;
-	int n = 0;
 
-	json_put_cstr(b, key);
-	buf_puts(b, ":{");
 	buf_init(&name);
 	while (json_next(&c, &path, &value)) {
 		buf_reset(&name);
 		spell(path, &name);
-		buf_puts(b, n++ ? "," : "");
-		json_put_str(b, name.p, name.n);
-		buf_putc(b, ':');
-		json_put(b, value);
+		json_set(out, name.p, json_share(value));
 	}
 	buf_fini(&name);
-	buf_puts(b, "},");
+	return out;
 }
 
-static int put_ratios(struct buf *b, const struct json *config, struct err *err)
+static int set_ratios(struct json *out, const struct json *config, struct err *err)
 {
 	static const struct {
 		const char *type;
@@ -175,8 +162,9 @@ static int put_ratios(struct buf *b, const struct json *config, struct err *err)
 		      { "compressed_sparse_attention", 4 },
 		      { "heavily_compressed_attention", 128 } };
 	const struct json *types = json_get(config, "layer_types"), *rates = json_get(config, "compress_rates");
+	struct json *list = json_new_array();
 
-	buf_puts(b, "\"compress_ratios\":[");
+	json_set(out, "compress_ratios", list);
 	for (size_t i = 0; i < json_len(types); i++) {
 		const char *type = json_str(json_at(types, i), NULL);
 		size_t k = 0;
@@ -192,13 +180,12 @@ static int put_ratios(struct buf *b, const struct json *config, struct err *err)
 		every = known[k].every;
 		if (json_get(rates, type) && json_to_int(json_get(rates, type), &every))
 			return err_set(err, E_FORMAT, "compress_rates: %s is not a number", type);
-		buf_printf(b, "%s%lld", i ? "," : "", (long long)every);
+		json_add(list, json_new_int(every));
 	}
-	buf_puts(b, "],");
 	return 0;
 }
 
-static int put_hashed(struct buf *b, const struct json *types, struct err *err)
+static int set_hashed(struct json *out, const struct json *types, struct err *err)
 {
 	size_t n = 0;
 
@@ -213,39 +200,31 @@ static int put_hashed(struct buf *b, const struct json *types, struct err *err)
 			return err_set(err, E_FORMAT, "mlp_layer_types: entry %zu is hash_moe behind moe", i);
 		n += hashed;
 	}
-	buf_printf(b, "\"num_hash_layers\":%zu,", n);
+	json_set(out, "num_hash_layers", json_new_int((int64_t)n));
 	return 0;
 }
 
 /* transformers has the rotations of both kinds of layers in one object. */
-static void put_rotations(struct buf *b, const struct json *config, const struct json *both)
+static void set_rotations(struct json *out, const struct json *config, const struct json *both)
 {
 	static const char *const apart[] = { "rope_theta", "partial_rotary_factor", "attention_factor" };
 	const struct json *near = json_get(json_get(both, "main"), "rope_theta"), *far = json_get(both, "compress");
-	struct json_cursor c = json_first(far);
-	const struct json *value;
-	const char *key;
-	int n = 0;
+	struct json *scaling;
 
 	if (near && !json_get(config, "rope_theta"))
-		put_member(b, "rope_theta", near);
+		json_set(out, "rope_theta", json_share(near));
 	if (json_get(far, "rope_theta") && !json_get(config, "compress_rope_theta"))
-		put_member(b, "compress_rope_theta", json_get(far, "rope_theta"));
+		json_set(out, "compress_rope_theta", json_share(json_get(far, "rope_theta")));
 	if (json_get(config, "rope_scaling"))
 		return;
-	buf_puts(b, "\"rope_scaling\":{");
-	while (json_next(&c, &key, &value)) {
-		if (!strcmp(key, apart[0]) || !strcmp(key, apart[1]) || !strcmp(key, apart[2]))
-			continue;
-		buf_puts(b, n++ ? "," : "");
-		json_put_cstr(b, key);
-		buf_putc(b, ':');
-		json_put(b, value);
-	}
-	buf_puts(b, "},");
+	scaling = json_copy(far);
+	for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+		json_drop(scaling, apart[i]);
+	json_set(out, "rope_scaling", scaling);
 }
 
-static int rewrite(const struct json *config, struct buf *out, struct err *err)
+/* Changes out, a copy of config. */
+static int translate(const struct json *config, struct json *out, struct err *err)
 {
 	const struct json *both = json_get(config, "rope_parameters"), *value;
 	bool rotations = json_kind(json_get(both, "compress")) == JSON_OBJECT;
@@ -254,26 +233,22 @@ static int rewrite(const struct json *config, struct buf *out, struct err *err)
 	const char *key;
 	int code = 0;
 
-	buf_putc(out, '{');
-	while (json_next(&c, &key, &value)) {
+	while (json_next(&c, &key, &value))
 		if (!strncmp(key, "quantization", 12) && json_kind(value) == JSON_OBJECT)
-			put_coding(out, key, value);
-		else if (!rotations || strcmp(key, "rope_parameters"))
-			put_member(out, key, value);
-	}
+			json_set(out, key, coding_of(value));
+	if (rotations)
+		json_drop(out, "rope_parameters");
 	if (!json_get(config, "compress_ratios") && json_get(config, "layer_types"))
-		code = put_ratios(out, config, err);
+		code = set_ratios(out, config, err);
 	if (!code && !json_get(config, "num_hash_layers") && json_get(config, "mlp_layer_types"))
-		code = put_hashed(out, json_get(config, "mlp_layer_types"), err);
+		code = set_hashed(out, json_get(config, "mlp_layer_types"), err);
 	if (!json_get(config, "qk_rope_head_dim") && !json_to_double(json_get(config, "head_dim"), &dim) && dim > 0 &&
 	    dim < 1 << 20) {
 		json_to_double(json_get(config, "partial_rotary_factor"), &part);
-		buf_printf(out, "\"qk_rope_head_dim\":%d,", part > 0 && part <= 1 ? (int)(dim * part) : 0);
+		json_set(out, "qk_rope_head_dim", json_new_int(part > 0 && part <= 1 ? (int)(dim * part) : 0));
 	}
 	if (rotations)
-		put_rotations(out, config, both);
-	out->n--; /* the last comma */
-	buf_putc(out, '}');
+		set_rotations(out, config, both);
 	return code;
 }
 
@@ -288,20 +263,20 @@ static bool differs(const struct json *config)
 	return json_get(config, "quantization") || json_get(json_get(config, "rope_parameters"), "compress");
 }
 
-int v4_spell_config(struct buf *text, struct err *err)
+int v4_spell_config(struct buf *text, bool *v4, struct err *err)
 {
-	struct json *config = json_parse_python(text->p, text->n, 0, NULL);
+	struct json *config = json_parse_python(text->p, text->n, 0, NULL), *out;
 	const char *type = json_str(json_get(config, "model_type"), NULL);
-	struct buf b;
 	int code = 0;
 
-	if (type && !strcmp(type, "deepseek_v4") && differs(config)) {
-		buf_init(&b);
-		if (!(code = rewrite(config, &b, err))) {
+	*v4 = type && !strcmp(type, "deepseek_v4");
+	if (*v4 && differs(config)) {
+		out = json_copy(config);
+		if (!(code = translate(config, out, err))) {
 			buf_reset(text);
-			buf_put(text, b.p, b.n);
+			json_put(text, out);
 		}
-		buf_fini(&b);
+		json_free(out);
 	}
 	json_free(config);
 	return code;

@@ -11,8 +11,9 @@
 #include "store/tensor.h"
 
 /* text: a config.json, which comes back with DeepSeek's members in place of the others.  What cannot be parsed stays as it is.
- * 0 or E_FORMAT: a list of layers that has no such form; err says where, without the path. */
-int v4_spell_config(struct buf *text, struct err *err);
+ * *v4: whether it is a config of DeepSeek V4.  0 or E_FORMAT: a list of layers that has no such form; err says where, without the
+ * path. */
+int v4_spell_config(struct buf *text, bool *v4, struct err *err);
 
 /* Gives the n tensors DeepSeek's names, in the order they have; names are kept in a.  Whether any was changed. */
 bool v4_spell_tensors(struct tensor **v, size_t n, struct arena *a);
