@@ -707,6 +707,28 @@ struct json *json_new_str(const char *s, size_t n)
 	return made(json_object_new_string_len(s, (int)n));
 }
 
+struct json *json_new_bytes(const char *s, size_t n)
+{
+	struct json *out;
+	struct buf b;
+	uint32_t cp;
+
+	buf_init(&b);
+	for (size_t i = 0; i < n && allowance_spend(1);) {
+		size_t good = utf8_valid(s + i, n - i);
+
+		buf_put(&b, s + i, good);
+		i += good;
+		if (i < n && !utf8_decode(s + i, n - i, &cp)) {
+			buf_puts(&b, "\xEF\xBF\xBD");
+			i++;
+		}
+	}
+	out = json_new_str(b.p, b.n);
+	buf_fini(&b);
+	return out;
+}
+
 struct json *json_new_int(int64_t i)
 {
 	return made(json_object_new_int64(i));
@@ -784,6 +806,14 @@ void json_set_at(struct json *array, size_t i, struct json *value)
 {
 	if (json_object_array_put_idx(raw(array), i, is_null(value) ? NULL : raw(value)))
 		fault_no_memory();
+}
+
+void json_cut(struct json *array, size_t n)
+{
+	size_t len = json_len(array);
+
+	if (n < len)
+		json_object_array_del_idx(raw(array), n, len - n);
 }
 
 void json_drop(struct json *object, const char *key)

@@ -73,12 +73,13 @@ int json_get_double(const struct json *j, const char *key, double deflt, double 
 int json_get_bool(const struct json *j, const char *key, bool deflt, bool *out, struct err *err);
 int json_get_str(const struct json *j, const char *key, const char *deflt, const char **out, struct err *err);
 
-/* Building.  json_set, json_add, json_set_at and json_drop change a value that json_parse, json_new_... or json_copy
+/* Building.  json_set, json_add, json_set_at, json_cut and json_drop change a value that json_parse, json_new_... or json_copy
  * gave, and that has one owner.  Values are shared and not copied: each json_share is one more owner, which frees it (or gives it to
  * json_set or json_add), and the owners of one value belong to one thread at a time. */
 struct json *json_new_object(void);
 struct json *json_new_array(void);
-struct json *json_new_str(const char *s, size_t n); /* s[0..n) is UTF-8 */
+struct json *json_new_str(const char *s, size_t n);   /* s[0..n) is UTF-8 */
+struct json *json_new_bytes(const char *s, size_t n); /* bytes that are not UTF-8 become U+FFFD */
 struct json *json_new_int(int64_t i);
 struct json *json_share(const struct json *j);
 /* An object or array of its own with the members of j, which are shared.  Under an allowance that says no, some are
@@ -92,6 +93,7 @@ void json_set_str(struct json *object, const char *key, const char *s, size_t n)
 void json_set_bool(struct json *object, const char *key, bool value);
 void json_add(struct json *array, struct json *value);
 void json_set_at(struct json *array, size_t i, struct json *value); /* i < json_len */
+void json_cut(struct json *array, size_t n);                        /* leaves the first n elements */
 void json_drop(struct json *object, const char *key);
 
 /* Writing.  Under an allowance (allowance.h) that says no, texts end anywhere: they are JSON no more, and no one

@@ -16,7 +16,7 @@ enum { FILE_MAX = 64 << 20 }; /* bytes of a saved conversation */
 struct chat {
 	struct talk *t;
 	struct console *console;
-	size_t *turn; /* where each message of the user begins in t->messages */
+	size_t *turn; /* each message of the user in t->messages */
 	int n_turn;
 	bool end;
 };
@@ -25,22 +25,16 @@ struct chat {
 
 void conversation_begin(struct talk *t)
 {
-	buf_reset(&t->messages);
+	json_free(t->messages);
+	t->messages = json_new_array();
 	if (t->o->run.system)
 		talk_message_put(t, "system", t->o->run.system, strlen(t->o->run.system));
-}
-
-static void cut_messages(struct talk *t, size_t n)
-{
-	t->messages.n = n;
-	if (t->messages.p)
-		t->messages.p[n] = '\0';
 }
 
 static void note_turn(struct chat *c)
 {
 	c->turn = xrealloc(c->turn, (size_t)(c->n_turn + 1) * sizeof *c->turn);
-	c->turn[c->n_turn++] = c->t->messages.n;
+	c->turn[c->n_turn++] = json_len(c->t->messages);
 }
 
 /* Asks with the messages; a failed answer is not a turn. */
@@ -56,7 +50,7 @@ static void ask(struct chat *c)
 		talk_answer_put(t);
 		return;
 	}
-	cut_messages(t, c->turn[--c->n_turn]);
+	json_cut(t->messages, c->turn[--c->n_turn]);
 }
 
 /* Text between images, without the blanks next to one. */
@@ -136,39 +130,18 @@ static void do_undo(struct chat *c, const char *rest)
 		puts("nothing was said yet");
 		return;
 	}
-	cut_messages(c->t, c->turn[--c->n_turn]);
+	json_cut(c->t->messages, c->turn[--c->n_turn]);
 	printf("the last of %d questions is taken back\n", c->n_turn + 1);
-}
-
-/* The user's last message, cut off from the answer to it; false: there is none. */
-static bool keep_last_question(struct chat *c, struct err *err)
-{
-	struct talk *t = c->t;
-	struct buf whole;
-	struct json *list;
-	size_t at = c->turn[c->n_turn - 1];
-
-	buf_init(&whole);
-	buf_printf(&whole, "[%s]", t->messages.p + at + (t->messages.p[at] == ','));
-	list = json_parse(whole.p, whole.n, 0, err);
-	buf_fini(&whole);
-	if (!list)
-		return false;
-	cut_messages(t, at);
-	buf_puts(&t->messages, at ? "," : "");
-	json_put(&t->messages, json_at(list, 0));
-	json_free(list);
-	return true;
 }
 
 static void do_retry(struct chat *c, const char *rest)
 {
-	struct err err;
-
-	if (!c->n_turn)
+	if (!c->n_turn) {
 		puts("nothing was said yet");
-	else if (keep_last_question(c, &err))
-		ask(c);
+		return;
+	}
+	json_cut(c->t->messages, c->turn[c->n_turn - 1] + 1);
+	ask(c);
 }
 
 static void do_system(struct chat *c, const char *rest)
@@ -254,8 +227,13 @@ static void save(struct chat *c, const char *rest, const char *mode)
 		fprintf(stderr, "weft run: cannot make %s: %m%s%s\n", rest,
 		        errno == EEXIST ? "; this replaces it: /save! " : "", errno == EEXIST ? rest : "");
 	} else {
-		bool bad = fprintf(f, "[%s]\n", c->t->messages.n ? c->t->messages.p : "") < 0;
+		struct buf text;
+		bool bad;
 
+		buf_init(&text);
+		json_put(&text, c->t->messages);
+		bad = fprintf(f, "%s\n", text.p) < 0;
+		buf_fini(&text);
 		if (fclose(f) || bad)
 			fprintf(stderr, "weft run: cannot write %s: %m\n", rest);
 		else
@@ -294,17 +272,17 @@ static bool are_messages(const struct json *list, bool parts)
 
 static void take_messages(struct chat *c, const struct json *list)
 {
-	struct buf *b = &c->t->messages;
+	struct json *messages = json_new_array();
 
-	buf_reset(b);
+	json_free(c->t->messages);
+	c->t->messages = messages;
 	c->n_turn = 0;
 	for (size_t i = 0; i < json_len(list); i++) {
 		const struct json *m = json_at(list, i);
 
 		if (!strcmp(json_str(json_get(m, "role"), NULL), "user"))
 			note_turn(c);
-		buf_puts(b, i ? "," : "");
-		json_put(b, m);
+		json_add(messages, json_share(m));
 	}
 	printf("%d questions loaded\n", c->n_turn);
 }

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/libcurl.h"
 
 enum {
@@ -255,7 +254,7 @@ static void put_options(struct buf *b, const struct options *o)
 		           o->load.answer.think == THINK_ON ? "true" : "false");
 }
 
-int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err)
+int remote_ask(struct remote *r, const struct json *messages, struct remote_answer *a, struct err *err)
 {
 	struct buf body;
 	int rc;
@@ -265,7 +264,9 @@ int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, 
 	buf_init(&body);
 	buf_puts(&body, "{\"model\":");
 	json_put_cstr(&body, r->model);
-	buf_printf(&body, ",\"messages\":[%s],\"stream\":true,\"stream_options\":{\"include_usage\":true}", messages);
+	buf_puts(&body, ",\"messages\":");
+	json_put(&body, messages);
+	buf_puts(&body, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
 	put_options(&body, r->o);
 	buf_putc(&body, '}');
 	r->a = a;

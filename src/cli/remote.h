@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "cli/cli.h"
 
 struct remote;
@@ -40,7 +41,7 @@ int remote_context(const struct remote *r);
 /* Whether the model takes images, if the server's list of models says so. */
 enum sees remote_sees(const struct remote *r);
 
-/* messages: JSON objects, separated by commas. */
-int remote_ask(struct remote *r, const char *messages, struct remote_answer *a, struct err *err);
+/* messages: an array. */
+int remote_ask(struct remote *r, const struct json *messages, struct remote_answer *a, struct err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/pull.h"
 #include "cli/remote.h"
 #include "cli/talk.h"
@@ -148,7 +149,6 @@ int cmd_run(const struct options *given)
 		own.load.model = o->said.text;
 
 	use_utf8();
-	buf_init(&t.messages);
 	buf_init(&t.thinking);
 	buf_init(&t.answer);
 	t.err_tty = isatty(STDERR_FILENO);
@@ -176,7 +176,7 @@ int cmd_run(const struct options *given)
 		else
 			session_close(&t.s);
 	}
-	buf_fini(&t.messages);
+	json_free(t.messages);
 	buf_fini(&t.thinking);
 	buf_fini(&t.answer);
 	free(t.system);

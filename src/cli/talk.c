@@ -272,61 +272,76 @@ static void show_end(struct talk *t, const struct event *ev)
 struct talk_seen {
 	struct sight sight;
 	struct images images;
-	struct buf shown; /* what the next message of the user begins with: text with marks, or parts of a remote one */
+	/* What the next message of the user begins with: text with marks, or parts of a remote one. */
+	struct buf shown;
+	struct json *parts;
 };
 
 void talk_text(struct talk *t, const char *text, size_t n)
 {
-	struct buf *shown = &t->seen->shown;
+	struct json *part;
 
 	if (!t->remote) {
-		buf_put(shown, text, n);
+		buf_put(&t->seen->shown, text, n);
 	} else if (n) {
-		buf_puts(shown, "{\"type\":\"text\",\"text\":");
-		json_put_str(shown, text, n);
-		buf_puts(shown, "},");
+		part = json_new_object();
+		json_set_str(part, "type", "text", 4);
+		json_set(part, "text", json_new_bytes(text, n));
+		json_add(t->seen->parts, part);
 	}
+}
+
+/* The content of a message of the user that begins with what waits. */
+static struct json *content_shown(struct talk *t, const char *text, size_t n)
+{
+	struct talk_seen *seen = t->seen;
+	struct json *content;
+
+	talk_text(t, text, n);
+	if (t->remote) {
+		content = seen->parts;
+		seen->parts = json_new_array();
+	} else {
+		content = json_new_bytes(seen->shown.p, seen->shown.n);
+		buf_reset(&seen->shown);
+	}
+	return content;
 }
 
 void talk_message_put(struct talk *t, const char *role, const char *text, size_t n)
 {
-	struct buf *b = &t->messages;
+	struct json *m = json_new_object();
+	bool shown = t->seen && talk_shown(t) && !strcmp(role, "user");
 
-	buf_printf(b, "%s{\"role\":\"%s\",\"content\":", b->n ? "," : "", role);
-	if (t->seen && t->seen->shown.n && !strcmp(role, "user")) {
-		struct buf *shown = &t->seen->shown;
-
-		talk_text(t, text, n);
-		if (t->remote) {
-			buf_putc(b, '[');
-			buf_put(b, shown->p, shown->n - 1);
-			buf_putc(b, ']');
-		} else {
-			json_put_str(b, shown->p, shown->n);
-		}
-		buf_reset(shown);
-	} else {
-		json_put_str(b, text, n);
-	}
-	buf_putc(b, '}');
+	json_set_str(m, "role", role, strlen(role));
+	json_set(m, "content", shown ? content_shown(t, text, n) : json_new_bytes(text, n));
+	json_add(t->messages, m);
 }
 
 /* As servers take them: a data URL. */
 static int put_remote_image(struct talk *t, const char *path, struct err *err)
 {
-	struct buf file, *b = &t->seen->shown;
+	struct json *part, *image;
+	struct buf file, url;
 	int rc;
 
 	buf_init(&file);
+	buf_init(&url);
 	rc = file_read(path, image_limits_default.bytes, &file, err);
 	if (!rc) {
-		buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/");
-		buf_puts(b, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
-		buf_puts(b, ";base64,");
-		base64_put(b, file.p, file.n);
-		buf_puts(b, "\"}},");
+		buf_puts(&url, "data:image/");
+		buf_puts(&url, file.n && (uint8_t)file.p[0] == 0xff ? "jpeg" : "png"); /* servers look at the bytes */
+		buf_puts(&url, ";base64,");
+		base64_put(&url, file.p, file.n);
+		image = json_new_object();
+		json_set_str(image, "url", url.p, url.n);
+		part = json_new_object();
+		json_set_str(part, "type", "image_url", 9);
+		json_set(part, "image_url", image);
+		json_add(t->seen->parts, part);
 	}
 	buf_fini(&file);
+	buf_fini(&url);
 	return rc;
 }
 
@@ -354,13 +369,17 @@ int talk_image(struct talk *t, const char *path, struct err *err)
 
 size_t talk_shown(const struct talk *t)
 {
-	return t->seen->shown.n;
+	return t->remote ? json_len(t->seen->parts) : t->seen->shown.n;
 }
 
 void talk_shown_cut(struct talk *t, size_t n)
 {
 	struct buf *shown = &t->seen->shown;
 
+	if (t->remote) {
+		json_cut(t->seen->parts, n);
+		return;
+	}
 	shown->n = n;
 	if (shown->p)
 		shown->p[n] = '\0';
@@ -372,6 +391,7 @@ int talk_images(struct talk *t, struct err *err)
 
 	t->seen = xcalloc(1, sizeof *t->seen);
 	buf_init(&t->seen->shown);
+	t->seen->parts = json_new_array();
 	t->seen->images.sight = &t->seen->sight;
 	for (int i = 0; i < t->o->run.images.n && !rc; i++)
 		rc = talk_image(t, t->o->run.images.v[i], err);
@@ -380,7 +400,7 @@ int talk_images(struct talk *t, struct err *err)
 
 void talk_images_forget(struct talk *t)
 {
-	if (!t->seen || t->seen->shown.n)
+	if (!t->seen || talk_shown(t))
 		return;
 	images_fini(&t->seen->images);
 	t->seen->images.sight = &t->seen->sight;
@@ -392,21 +412,20 @@ void talk_images_end(struct talk *t)
 		return;
 	images_fini(&t->seen->images);
 	buf_fini(&t->seen->shown);
+	json_free(t->seen->parts);
 	free(t->seen);
 	t->seen = NULL;
 }
 
 void talk_answer_put(struct talk *t)
 {
-	struct buf *b = &t->messages;
+	struct json *m = json_new_object();
 
-	buf_printf(b, "%s{\"role\":\"assistant\",\"content\":", b->n ? "," : "");
-	json_put_str(b, t->answer.p, t->answer.n);
-	if (t->thinking.n) {
-		buf_puts(b, ",\"reasoning_content\":");
-		json_put_str(b, t->thinking.p, t->thinking.n);
-	}
-	buf_putc(b, '}');
+	json_set_str(m, "role", "assistant", 9);
+	json_set(m, "content", json_new_bytes(t->answer.p, t->answer.n));
+	if (t->thinking.n)
+		json_set(m, "reasoning_content", json_new_bytes(t->thinking.p, t->thinking.n));
+	json_add(t->messages, m);
 }
 
 static int encode(const struct tokenizer *tok, const struct template_output *out, struct tokens *ids, struct err *err)
@@ -431,26 +450,14 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	struct template_input in;
 	struct tokens bare;
 	struct problem problem = { 0 };
-	struct json *messages, *parts;
-	struct buf b;
+	struct json *parts = images_parts(&t->seen->images, t->messages, &problem);
 	int rc;
 
-	buf_init(&b);
-	buf_printf(&b, "[%s]", t->messages.p);
-	messages = json_parse(b.p, b.n, 0, err);
-	buf_fini(&b);
-	if (!messages)
-		return err->code;
-	if ((parts = images_parts(&t->seen->images, messages, &problem))) {
-		json_free(messages);
-		messages = parts;
-	} else if (problem.status) {
-		json_free(messages);
+	if (!parts && problem.status)
 		return err_set(err, E_MISSING, "%s", problem.message);
-	}
 	tokens_init(&bare);
 	template_output_init(&out);
-	in = (struct template_input){ .messages = messages,
+	in = (struct template_input){ .messages = parts ? parts : t->messages,
 		                      .extra = t->s.chat.args,
 		                      .bos_token = t->s.chat.bos,
 		                      .eos_token = t->s.chat.eos,
@@ -473,7 +480,7 @@ static int render(struct talk *t, struct tokens *ids, int *mark, bool *thinks, s
 	}
 	tokens_fini(&bare);
 	template_output_fini(&out);
-	json_free(messages);
+	json_free(parts);
 	return rc;
 }
 
@@ -620,7 +627,7 @@ static int answer_remote(struct talk *t, struct err *err)
 	buf_reset(&t->thinking);
 	buf_reset(&t->answer);
 	t->said = SAID_NOTHING;
-	rc = remote_ask(t->remote, t->messages.p, &a, err);
+	rc = remote_ask(t->remote, t->messages, &a, err);
 	if (rc) {
 		if (t->said != SAID_NOTHING)
 			answer_ends(t);

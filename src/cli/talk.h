@@ -16,7 +16,7 @@ struct talk {
 	struct session s;       /* not with remote */
 	struct remote *remote;  /* --url: the server that answers; NULL: the model of s */
 	const char *name;       /* of the model */
-	struct buf messages;    /* JSON objects, separated by commas */
+	struct json *messages;  /* an array */
 	struct talk_seen *seen; /* images of the conversation; NULL before talk_images */
 	char *system;           /* of /system; NULL: the options' */
 	bool conversation;
@@ -47,7 +47,7 @@ enum sees talk_sees(const struct talk *t);
 /* Appends an image to what the next message of the user begins with; an error names the file.  So talk_text does with text. */
 int talk_image(struct talk *t, const char *path, struct err *err);
 void talk_text(struct talk *t, const char *text, size_t n);
-/* Bytes of what waits so, and back to that many. */
+/* How much waits so, and back to that much. */
 size_t talk_shown(const struct talk *t);
 void talk_shown_cut(struct talk *t, size_t n);
 /* Appends a message; role is a plain word. */
@@ -62,7 +62,7 @@ int talk_go_on(struct talk *t, const struct tokens *ids, struct err *err);
 
 /* converse.c: turns until the user ends them. */
 int converse(struct talk *t, struct err *err);
-/* The system message of the options, if any, and no other. */
+/* The system message of the options, if any, and no other.  t->messages is NULL, or a conversation that ends. */
 void conversation_begin(struct talk *t);
 
 #endif

@@ -333,10 +333,16 @@ static void test_json_building(void **state)
 	json_add(list, json_copy(json_get(json_get(j, "a"), "x")));
 	json_add(list, json_share(json_get(j, "c")));
 	json_add(list, json_new_int(INT64_MIN));
+	json_add(list, json_new_bytes("\xC3\xA4\xFF\xE2\x82", 5));
+	json_add(list, json_new_array());
+	json_add(list, json_new_array());
+	json_cut(list, 5);
+	json_cut(list, 6);
 	buf_init(&b);
 	json_put(&b, list);
-	assert_string_equal(b.p, "[{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":\"two\",\"d\":null,\"e\":true},"
-	                         "[1.0,{\"y\":null}],[[7]],-9223372036854775808]");
+	assert_string_equal(
+		b.p, "[{\"a\":{\"x\":[1.0,{\"y\":null}]},\"b\":\"two\",\"d\":null,\"e\":true},"
+		     "[1.0,{\"y\":null}],[[7]],-9223372036854775808,\"\xC3\xA4\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"]");
 	buf_reset(&b);
 	allowance_begin(&w, 0, NULL);
 	json_free(list);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/allowance.h"
-#include "base/utf8.h"
 #include "server/chat/chat.h"
 #include "server/chat/messages.h"
 #include "server/inside.h"
@@ -690,25 +689,6 @@ static int read_body(struct generation *g, struct json *body, struct problem *p)
 	return meant ? chat_body(g, meant, tables, chat_read, chat_prompt, p) : p->status;
 }
 
-/* A name of a path, in which bytes that are not UTF-8 become U+FFFD. */
-static struct json *name_new(const char *s, size_t n)
-{
-	struct json *out;
-	struct buf b;
-	uint32_t cp;
-
-	buf_init(&b);
-	for (size_t i = 0; i < n;) {
-		size_t len = (size_t)utf8_decode(s + i, n - i, &cp);
-
-		buf_put(&b, len ? s + i : "\xEF\xBF\xBD", len ? len : 3);
-		i += len ? len : 1;
-	}
-	out = json_new_str(b.p, b.n);
-	buf_fini(&b);
-	return out;
-}
-
 static void prep(struct exchange *x)
 {
 	const char *colon = x->rest.n ? memrchr(x->rest.p, ':', x->rest.n) : NULL, *method, *alt;
@@ -737,7 +717,7 @@ static void prep(struct exchange *x)
 	if (!body)
 		return;
 	/* What the path says stands in the body, where all else looks for it. */
-	json_set(body, "model", name_new(x->rest.p, (size_t)(colon - x->rest.p)));
+	json_set(body, "model", json_new_bytes(x->rest.p, (size_t)(colon - x->rest.p)));
 	json_set_bool(body, "stream", stream);
 	generation_prep_as(x, counts ? &count_endpoint : x->route->endpoint, body);
 }
