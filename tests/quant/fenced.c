@@ -133,7 +133,7 @@ double now(void)
 void check_opts_read(struct check_opts *o, int argc, char **argv, int quick)
 {
 	*o = (struct check_opts){ .quick = getenv("WEFT_TEST_QUICK") != NULL, .name = argv };
-	o->rounds = o->quick ? quick : 200;
+	o->rounds = o->quick ? quick : getenv("WEFT_TEST_FULL") ? 200 : 72;
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
 			seed = strtoull(argv[++i], NULL, 0);

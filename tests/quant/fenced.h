@@ -58,8 +58,8 @@ double now(void);
 
 /* ---- the command line ---- */
 
-/* [--seed N] [--rounds N] [--bench] [--verbose] [NAME...]; rounds: 200, or `quick`
- * where WEFT_TEST_QUICK says so. */
+/* [--seed N] [--rounds N] [--bench] [--verbose] [NAME...]; rounds: 72, each value with
+ * each type of scale four times; 200 where WEFT_TEST_FULL, `quick` where WEFT_TEST_QUICK says so. */
 struct check_opts {
 	int rounds;
 	bool quick, bench, verbose;

@@ -25,7 +25,7 @@ DEFS = {"color": {"enum": ["red", "green"]},
 
 
 def main():
-    n = int(sys.argv[2]) if len(sys.argv) > 2 else 40 if os.environ.get("WEFT_TEST_QUICK") else 250
+    n = int(sys.argv[2]) if len(sys.argv) > 2 else 40 if os.environ.get("WEFT_TEST_QUICK") else 250 if os.environ.get("WEFT_TEST_FULL") else 100
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     cli = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     read = 0
