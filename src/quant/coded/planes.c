@@ -1,12 +1,32 @@
 /* planes.c - filling planes, and reading them in plain C (planes.h). */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "quant/coded/planes.h"
 
 bool planes_fit(const struct weight *w)
 {
 	return w->fmt->coding && w->fmt->coding->block && w->cols % BLOCK_INPUTS == 0 && w->rows % BLOCK_OUT == 0;
+}
+
+/* bench/notes/beside-others.md, "One stream": a Zen 4 fetches one rising stream ahead better without hints, a Sapphire Rapids
+ * with them, of codes of fewer than 8 bits, which take longer to compute. */
+bool planes_hints(const struct coding *c)
+{
+	enum { UNKNOWN, NO, YES };
+	static atomic_int known; /* CPUID is slow in a virtual machine */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (k == UNKNOWN) {
+		struct cpu_processor p;
+
+		cpu_processor(&p);
+		k = strcmp(p.vendor, "GenuineIntel") ? NO : YES;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == YES && c->bits < 8;
 }
 
 /* cols / n, n a power of two: kernels ask often enough that a division was a fiftieth of a prompt. */

@@ -49,6 +49,8 @@ struct plane_scales {
 };
 struct plane_scales planes_scales(const struct weight *w);
 bool planes_fit(const struct weight *w);
+/* Whether one and two rows of these codes are faster on this processor where lines are prefetched.  Any thread. */
+bool planes_hints(const struct coding *c);
 /* Packs 16 outputs from o on. */
 void planes_fill(uint8_t *to, const struct weight *w, int o);
 /* Row o, codes with the table applied; scale and bias of one of its groups.  planes: those of w. */

@@ -2,9 +2,8 @@
  * AVX2, AVX-VNNI and AVX-512.
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes
- * and a group ends with its float steps, nothing turned.  Memory is read once and in rising order, and by one or two
- * rows without hints: one such stream is what a processor fetches ahead best (bench/notes/beside-others.md, "One
- * stream"). Codes of n bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and
+ * and a group ends with its float steps, nothing turned.  Memory is read once and in rising order: one such stream is
+ * what a processor fetches ahead best (bench/notes/beside-others.md, "One stream").  Codes of n bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and
  * scales are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
  *
  * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
@@ -46,9 +45,9 @@ enum { LANES = 8, ROWS_MOST = 4, VNNI = 1 };
 enum { LANES = 8, ROWS_MOST = 4, VNNI = 0 };
 #endif
 #endif
-/* From ASK_FROM rows on, lines are prefetched: AHEAD bytes before they are used, with each line, or, where the same
- * outputs are gone through in turns, all of the next outputs' by the turns together, each its share, into the second
- * cache, since the first is full of what the turns read again. */
+/* Lines are prefetched AHEAD bytes before they are used, one with each line, from ASK_FROM rows on, and by fewer rows where
+ * planes_hints says so.  Where the same outputs are gone through in turns, all lines of the next outputs are, by the turns
+ * together, each its share, into the second cache, since the first is full of what the turns read again. */
 enum { HALVES = BLOCK_OUT / LANES, HALF = BLOCK_LINE / HALVES, ASK_FROM = 3, AHEAD = 2816 };
 /* How many halves of the 16 outputs R rows take at once.  One or two rows take both: a second pass over lines of the
  * first cache would leave memory idle. */
@@ -289,6 +288,7 @@ struct rows {
 	 * on. */
 	int turn, turns;
 	size_t step;
+	size_t ahead; /* how far lines are prefetched; 0: they are not */
 };
 
 INLINE ints four_at(const int8_t *q)
@@ -337,7 +337,8 @@ INLINE int quads_wide(const int low, const int high, const bool has_lut)
 	return has_lut || fit < 2 ? 0 : fit < 4 ? 2 : fit < 8 ? 4 : 8;
 }
 
-/* Asks for the line of `ask` that is where quad q begins one in its 64 inputs, if it does, of `lines`. */
+/* Asks for the line of `ask` that is where quad q begins one in its 64 inputs, if it does, of `lines`.  Where `ask` is the
+ * line that is read now, this does nothing. */
 INLINE void ask_beside(const uint8_t *ask, int q, const int lines)
 {
 	const int line = q * lines / PLANE_QUADS;
@@ -363,8 +364,7 @@ INLINE void group_sums(ints sum[], const uint8_t *at, const uint8_t *ask, int q0
 	(void)x;
 #pragma GCC unroll 8
 	for (int i = q0; i < q0 + group / 4; i++) {
-		if (R >= ASK_FROM)
-			ask_beside(ask, i, (low + high) * 2);
+		ask_beside(ask, i, (low + high) * 2);
 #pragma GCC unroll 2
 		for (int h = 0; h < H; h++) {
 			ints v = quad_at(at + HALF * h, i, low, high, has_lut, lut);
@@ -383,8 +383,7 @@ INLINE void group_sums(ints sum[], const uint8_t *at, const uint8_t *ask, int q0
 		pairs[i] = _mm256_setzero_si256();
 #pragma GCC unroll 8
 	for (int i = q0; i < q0 + group / 4; i++) {
-		if (R >= ASK_FROM)
-			ask_beside(ask, i, (low + high) * 2);
+		ask_beside(ask, i, (low + high) * 2);
 #pragma GCC unroll 2
 		for (int h = 0; h < H; h++) {
 			ints v = quad_at(at + HALF * h, i, low, high, has_lut, lut);
@@ -437,7 +436,7 @@ INLINE void lanes_run(float *out, size_t ld, const struct outputs *w, const stru
 	for (int r = 0; r < R; r++)
 		q[r] = x->q + (size_t)r * x->cols;
 	for (int g = 0; g < x->groups; at += (low + high) * 2 * BLOCK_LINE) {
-		const uint8_t *ask = at + (x->turns > 1 ? 0 : AHEAD);
+		const uint8_t *ask = at + x->ahead;
 		struct factors factors[HALVES];
 
 #pragma GCC unroll 2
@@ -580,7 +579,9 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 		                   .unit = c->scale_unit };
 	struct beside *beside = scratch;
 	ints lut = lut_of(c, less);
-	int turns = rows / of >= ASK_FROM ? of : 1, heads = (int)(outputs.at.end / BLOCK_LINE);
+	int turns = rows / of >= ASK_FROM ? of : 1;
+	const bool hints = planes_hints(c);
+	int heads = (int)(outputs.at.end / BLOCK_LINE);
 
 	assert(rows <= FEW_PLANES && o0 % BLOCK_OUT == 0 && o1 % BLOCK_OUT == 0 && x->group == w->group);
 	assert(!has_factors(c->block->kind) || c->block->length % BLOCK_INPUTS == 0);
@@ -600,7 +601,8 @@ void LEVEL(planes_few)(float *out, size_t ld, const struct weight *w, int o0, in
 				             .less = less,
 				             .turn = i,
 				             .turns = turns,
-				             .step = step };
+				             .step = step,
+				             .ahead = turns == 1 && (n >= ASK_FROM || hints) ? AHEAD : 0 };
 
 			if (turns > 1)
 				ask_all(outputs.p + step + (size_t)part_begin(heads, i, of) * BLOCK_LINE,

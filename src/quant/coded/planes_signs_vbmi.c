@@ -17,6 +17,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum { GROUP = 32, OUT = BLOCK_OUT, LINE = BLOCK_LINE, BIAS = 512, LOW_BITS = 6, LOOKED_UP = 8 };
+/* Runs of 16 outputs that share each look at the tables, and how many bytes before their use their lines are prefetched. */
+enum { RUNS_ONCE = 4, AHEAD = 768 };
 
 /* The tables of a group: [bits 0, 1, 4, 5 | bits 2, 3, 6, 7][lower bits | the rest]. */
 struct tables {
@@ -81,14 +83,14 @@ INLINE __m512i line_sums(__m512i v, const __m512i t[2][2])
 INLINE void outputs_run(float *out, const uint8_t *p, size_t step, const struct plane_scales *s, int blocks, int per,
                         const struct tables *tables, const float *scale, const int K)
 {
-	__m512 acc[2], factor[2];
+	__m512 acc[RUNS_ONCE], factor[RUNS_ONCE];
 	const uint8_t *at = p + s->end;
 
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 	for (int k = 0; k < K; k++)
 		acc[k] = _mm512_setzero_ps();
 	for (int n = 0; n < blocks; n++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 		for (int k = 0; k < K; k++)
 			factor[k] = _mm512_cvtph_ps(
 				_mm256_loadu_si256((const void *)(p + (size_t)k * step + s->d + (size_t)n * OUT * 2)));
@@ -98,16 +100,18 @@ INLINE void outputs_run(float *out, const uint8_t *p, size_t step, const struct 
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++)
 				t[j / 2][j % 2] = _mm512_load_si512(tables->at[j / 2][j % 2]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 			for (int k = 0; k < K; k++) {
-				__m512i sum = line_sums(_mm512_load_si512(at + (size_t)k * step), t);
+				const uint8_t *line = at + (size_t)k * step;
+				__m512i sum = line_sums(_mm512_load_si512(line), t);
 				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(*scale));
 
+				_mm_prefetch((const char *)line + AHEAD, _MM_HINT_T0);
 				acc[k] = _mm512_fmadd_ps(factor[k], f, acc[k]);
 			}
 		}
 	}
-#pragma GCC unroll 2
+#pragma GCC unroll 4
 	for (int k = 0; k < K; k++)
 		_mm512_storeu_ps(out + OUT * k, acc[k]);
 }
@@ -133,8 +137,8 @@ void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int 
 	p = packed_of(w) + (size_t)(o0 / OUT) * step;
 	scale = x->scale + (size_t)r0 * (size_t)groups;
 	tables_fill(scratch, x->q + (size_t)r0 * (size_t)x->cols, groups);
-	for (; o + 2 * OUT <= o1; o += 2 * OUT, p += 2 * step)
-		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 2);
+	for (; o + RUNS_ONCE * OUT <= o1; o += RUNS_ONCE * OUT, p += RUNS_ONCE * step)
+		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, RUNS_ONCE);
 	for (; o < o1; o += OUT, p += step)
 		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 1);
 }
