@@ -791,6 +791,11 @@ void json_set_str(struct json *object, const char *key, const char *s, size_t n)
 	json_set(object, key, json_new_str(s, n));
 }
 
+void json_set_cstr(struct json *object, const char *key, const char *s)
+{
+	json_set_str(object, key, s, strlen(s));
+}
+
 void json_set_bool(struct json *object, const char *key, bool value)
 {
 	json_set(object, key, made(json_object_new_boolean(value)));

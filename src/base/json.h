@@ -73,9 +73,9 @@ int json_get_double(const struct json *j, const char *key, double deflt, double 
 int json_get_bool(const struct json *j, const char *key, bool deflt, bool *out, struct err *err);
 int json_get_str(const struct json *j, const char *key, const char *deflt, const char **out, struct err *err);
 
-/* Building.  json_set, json_add, json_set_at, json_cut and json_drop change a value that json_parse, json_new_... or json_copy
- * gave, and that has one owner.  Values are shared and not copied: each json_share is one more owner, which frees it (or gives it to
- * json_set or json_add), and the owners of one value belong to one thread at a time. */
+/* Building.  json_set, json_add, json_set_at, json_cut and json_drop change a value that json_parse, json_new_... or
+ * json_copy gave, and that has one owner.  Values are shared and not copied: each json_share is one more owner, which
+ * frees it (or gives it to json_set or json_add), and the owners of one value belong to one thread at a time. */
 struct json *json_new_object(void);
 struct json *json_new_array(void);
 struct json *json_new_str(const char *s, size_t n);   /* s[0..n) is UTF-8 */
@@ -90,6 +90,7 @@ struct json *json_copy_whole(const struct json *j);
 /* Each takes value over.  A member that is there already keeps its place. */
 void json_set(struct json *object, const char *key, struct json *value);
 void json_set_str(struct json *object, const char *key, const char *s, size_t n);
+void json_set_cstr(struct json *object, const char *key, const char *s);
 void json_set_bool(struct json *object, const char *key, bool value);
 void json_add(struct json *array, struct json *value);
 void json_set_at(struct json *array, size_t i, struct json *value); /* i < json_len */

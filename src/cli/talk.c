@@ -285,7 +285,7 @@ void talk_text(struct talk *t, const char *text, size_t n)
 		buf_put(&t->seen->shown, text, n);
 	} else if (n) {
 		part = json_new_object();
-		json_set_str(part, "type", "text", 4);
+		json_set_cstr(part, "type", "text");
 		json_set(part, "text", json_new_bytes(text, n));
 		json_add(t->seen->parts, part);
 	}
@@ -313,7 +313,7 @@ void talk_message_put(struct talk *t, const char *role, const char *text, size_t
 	struct json *m = json_new_object();
 	bool shown = t->seen && talk_shown(t) && !strcmp(role, "user");
 
-	json_set_str(m, "role", role, strlen(role));
+	json_set_cstr(m, "role", role);
 	json_set(m, "content", shown ? content_shown(t, text, n) : json_new_bytes(text, n));
 	json_add(t->messages, m);
 }
@@ -336,7 +336,7 @@ static int put_remote_image(struct talk *t, const char *path, struct err *err)
 		image = json_new_object();
 		json_set_str(image, "url", url.p, url.n);
 		part = json_new_object();
-		json_set_str(part, "type", "image_url", 9);
+		json_set_cstr(part, "type", "image_url");
 		json_set(part, "image_url", image);
 		json_add(t->seen->parts, part);
 	}
@@ -421,7 +421,7 @@ void talk_answer_put(struct talk *t)
 {
 	struct json *m = json_new_object();
 
-	json_set_str(m, "role", "assistant", 9);
+	json_set_cstr(m, "role", "assistant");
 	json_set(m, "content", json_new_bytes(t->answer.p, t->answer.n));
 	if (t->thinking.n)
 		json_set(m, "reasoning_content", json_new_bytes(t->thinking.p, t->thinking.n));

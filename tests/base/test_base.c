@@ -325,7 +325,7 @@ static void test_json_building(void **state)
 	struct allowance w;
 	struct buf b;
 
-	json_set_str(own, "b", "two", 3);
+	json_set_cstr(own, "b", "two");
 	json_drop(own, "c");
 	json_set(own, "d", json_share(json_get(j, "n")));
 	json_set_bool(own, "e", true);

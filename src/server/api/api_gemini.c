@@ -42,11 +42,6 @@ static bool str_is(const struct json *j, const char *text)
 	return s && !strcmp(s, text);
 }
 
-static void set_cstr(struct json *object, const char *key, const char *text)
-{
-	json_set_str(object, key, text, strlen(text));
-}
-
 /* ---- schemas ---- */
 
 /* A name of a type: in capitals in this API, in small letters in JSON schemas. */
@@ -166,7 +161,7 @@ static void add_text(struct json *parts, struct json *text)
 {
 	struct json *part = json_new_object();
 
-	set_cstr(part, "type", "text");
+	json_set_cstr(part, "type", "text");
 	json_set(part, "text", text);
 	json_add(parts, part);
 }
@@ -177,7 +172,7 @@ static void add_media(struct json *parts, const char *type, const char *name, st
 	struct json *part = json_new_object(), *inner = json_new_object();
 
 	json_set(inner, name, value);
-	set_cstr(part, "type", type);
+	json_set_cstr(part, "type", type);
 	json_set(part, type, inner);
 	json_add(parts, part);
 }
@@ -429,9 +424,19 @@ static int add_messages(const struct json *body, struct json *out, struct proble
 
 /* ---- tools ---- */
 
+/* Adds {"type": "function", "function"}; takes function over. */
+static void add_tool(struct json *list, struct json *function)
+{
+	struct json *tool = json_new_object();
+
+	json_set_cstr(tool, "type", "function");
+	json_set(tool, "function", function);
+	json_add(list, tool);
+}
+
 static int add_function(const struct json *f, const char *at, struct json *list, struct problem *p)
 {
-	struct json *tool, *function;
+	struct json *function;
 	const struct json *v;
 
 	if (json_kind(f) != JSON_OBJECT)
@@ -444,10 +449,7 @@ static int add_function(const struct json *f, const char *at, struct json *list,
 		json_set(function, "parameters", json_share(v));
 	else if ((v = json_get(f, "parameters")))
 		json_set(function, "parameters", schema_of(v));
-	tool = json_new_object();
-	set_cstr(tool, "type", "function");
-	json_set(tool, "function", function);
-	json_add(list, tool);
+	add_tool(list, function);
 	return 0;
 }
 
@@ -496,18 +498,16 @@ static struct json *allowed_of(const struct json *names, const char *mode)
 	struct json *out, *allowed, *list = json_new_array();
 
 	for (size_t i = 0; i < json_len(names) && allowance_spend(1); i++) {
-		struct json *tool = json_new_object(), *function = json_new_object();
+		struct json *function = json_new_object();
 
 		json_set(function, "name", json_share(json_at(names, i)));
-		set_cstr(tool, "type", "function");
-		json_set(tool, "function", function);
-		json_add(list, tool);
+		add_tool(list, function);
 	}
 	allowed = json_new_object();
-	set_cstr(allowed, "mode", mode);
+	json_set_cstr(allowed, "mode", mode);
 	json_set(allowed, "tools", list);
 	out = json_new_object();
-	set_cstr(out, "type", "allowed_tools");
+	json_set_cstr(out, "type", "allowed_tools");
 	json_set(out, "allowed_tools", allowed);
 	return out;
 }
@@ -536,7 +536,7 @@ static int set_tool_config(const struct json *config, struct warnings *w, struct
 			return field_wrong(p, "toolConfig.functionCallingConfig.allowedFunctionNames",
 			                   "an array of names", json_at(allowed, i));
 	if (none || !json_len(allowed))
-		set_cstr(out, "tool_choice", use);
+		json_set_cstr(out, "tool_choice", use);
 	else
 		json_set(out, "tool_choice", allowed_of(allowed, use));
 	return 0;
@@ -608,7 +608,7 @@ static int set_thinking(const struct json *config, struct warnings *w, struct js
 		json_set(out, "reasoning_effort", type_of(level));
 	} else if (!budget) {
 		warnings_rename(w, "reasoning_effort", "generationConfig.thinkingConfig.thinkingBudget");
-		set_cstr(out, "reasoning_effort", "none");
+		json_set_cstr(out, "reasoning_effort", "none");
 	}
 	if (budget > 0) {
 		warnings_rename(w, "thinking_budget", "generationConfig.thinkingConfig.thinkingBudget");
@@ -634,7 +634,7 @@ static int set_form(const struct json *config, struct warnings *w, struct json *
 		json_set(out, "json_schema", schema ? json_share(schema) : schema_of(own));
 	} else if (str_is(type, "application/json")) {
 		form = json_new_object();
-		set_cstr(form, "type", "json_object");
+		json_set_cstr(form, "type", "json_object");
 		json_set(out, "response_format", form);
 	}
 	return 0;

@@ -70,12 +70,12 @@ static struct json *seen_parts(const struct json *text, const struct json *image
 {
 	struct json *parts = json_new_array(), *part = json_new_object();
 
-	json_set_str(part, "type", "text", 4);
+	json_set_cstr(part, "type", "text");
 	json_set(part, "text", json_kind(text) == JSON_STRING ? json_share(text) : json_new_str("", 0));
 	json_add(parts, part);
 	for (size_t i = 0; i < json_len(images) && allowance_spend(1); i++) {
 		part = json_new_object();
-		json_set_str(part, "type", "image", 5);
+		json_set_cstr(part, "type", "image");
 		json_set(part, "image", json_share(json_at(images, i)));
 		json_add(parts, part);
 	}
@@ -163,7 +163,7 @@ static int set_format(const struct json *format, struct json *out, struct proble
 		return 0;
 	}
 	form = json_new_object();
-	json_set_str(form, "type", "json_object", 11);
+	json_set_cstr(form, "type", "json_object");
 	json_set(out, "response_format", form);
 	return 0;
 }

@@ -78,7 +78,7 @@ static struct json *variables(const struct generation *g, const struct chat *c)
 	                           json_new_object();
 
 	if (c->effort && template_uses(generation_template(g), "reasoning_effort"))
-		json_set_str(out, "reasoning_effort", c->effort, strlen(c->effort));
+		json_set_cstr(out, "reasoning_effort", c->effort);
 	if (c->think >= 0 && template_uses(generation_template(g), "enable_thinking"))
 		json_set_bool(out, "enable_thinking", c->think);
 	set_members(out, c->kwargs);

@@ -113,7 +113,7 @@ static struct json *message_of(const struct choice *c)
 	if (!calls)
 		return NULL;
 	message = json_new_object();
-	json_set_str(message, "role", "assistant", 9);
+	json_set_cstr(message, "role", "assistant");
 	set_pieces(message, "content", &c->split, PIECE_CONTENT);
 	set_pieces(message, "reasoning_content", &c->split, PIECE_THINKING);
 	json_set(message, "tool_calls", calls);

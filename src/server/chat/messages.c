@@ -134,7 +134,7 @@ static int content(const struct json *m, int i, struct images *im, struct json *
 	char at[60];
 
 	switch (json_kind(c)) {
-	case JSON_NULL: json_set_str(out, "content", "", 0); return 0;
+	case JSON_NULL: json_set_cstr(out, "content", ""); return 0;
 	case JSON_STRING: json_set(out, "content", json_share(c)); return 0;
 	case JSON_ARRAY: return parts(c, i, im, out, p);
 	default:
@@ -291,7 +291,7 @@ static int message(const struct json *m, int i, struct images *im, struct json *
 	out = json_new_object();
 	json_add(list, out);
 	if (k == 1)
-		json_set_str(out, "role", "system", 6);
+		json_set_cstr(out, "role", "system");
 	else
 		json_set(out, "role", json_share(role));
 	if ((r = content(m, i, k == 2 || k == 4 ? im : NULL, out, p)) || (k == 3 && (r = put_thought(m, i, out, p))))
@@ -360,7 +360,7 @@ struct json *message_new(const char *role, const char *text, size_t n)
 {
 	struct json *m = json_new_object();
 
-	json_set_str(m, "role", role, strlen(role));
+	json_set_cstr(m, "role", role);
 	json_set_str(m, "content", text, n);
 	return m;
 }
@@ -383,7 +383,7 @@ struct json *call_new(const struct json *id, const char *name, size_t n, struct 
 	struct json *call = json_new_object(), *function = json_new_object();
 
 	json_set(call, "id", json_share(id));
-	json_set_str(call, "type", "function", 8);
+	json_set_cstr(call, "type", "function");
 	json_set_str(function, "name", name, n);
 	json_set(function, "arguments", arguments);
 	json_set(call, "function", function);

@@ -78,7 +78,7 @@ static struct json *fit_parameters(const struct tool_needs *needs, const struct 
 	const char *key;
 
 	if (!json_get(parameters, "type"))
-		json_set_str(out, "type", "object", 6);
+		json_set_cstr(out, "type", "object");
 	while (json_next(&c, &key, &v))
 		if (strcmp(key, "properties"))
 			json_set(out, key, json_share(v));
@@ -102,7 +102,7 @@ static struct json *fit_function(const struct tool_needs *needs, const struct js
 	if (completed)
 		json_drop(out, "parameters");
 	if (needs->description && json_kind(about) == JSON_NULL)
-		json_set_str(out, "description", "", 0);
+		json_set_cstr(out, "description", "");
 	if (completed)
 		json_set(out, "parameters", fit_parameters(needs, parameters));
 	return out;

@@ -180,7 +180,7 @@ static struct json *begin_tool(struct making *m, const char *space, const char *
 		set_kind(m->k, name.p, space, own, form);
 	while (i < m->n && (m->made[i].list == m->list || !m->made[i].name || strcmp(m->made[i].name, name.p)))
 		i++;
-	json_set_str(tool, "type", "function", 8);
+	json_set_cstr(tool, "type", "function");
 	json_set_str(function, "name", name.p, name.n);
 	json_set(tool, "function", function);
 	if (i < m->n) {
@@ -199,12 +199,12 @@ static struct json *input_schema(const struct buf *pattern)
 	struct json *input = json_new_object(), *properties = json_new_object(), *required = json_new_array();
 	struct json *out = json_new_object();
 
-	json_set_str(input, "type", "string", 6);
+	json_set_cstr(input, "type", "string");
 	if (pattern->n)
 		json_set_str(input, "pattern", pattern->p, pattern->n);
 	json_set(properties, "input", input);
 	json_add(required, json_new_str("input", 5));
-	json_set_str(out, "type", "object", 6);
+	json_set_cstr(out, "type", "object");
 	json_set(out, "properties", properties);
 	json_set(out, "required", required);
 	json_set_bool(out, "additionalProperties", false);
@@ -578,7 +578,7 @@ static struct json *no_parameters(void)
 {
 	struct json *out = json_new_object();
 
-	json_set_str(out, "type", "object", 6);
+	json_set_cstr(out, "type", "object");
 	json_set(out, "properties", json_new_object());
 	json_set_bool(out, "additionalProperties", false);
 	return out;
@@ -597,7 +597,7 @@ struct json *tools_callable(const struct json *list, const struct json *allowed,
 			continue;
 		tool = json_new_object();
 		function = json_new_object();
-		json_set_str(tool, "type", "function", 8);
+		json_set_cstr(tool, "type", "function");
 		json_set(function, "name", json_share(json_get(f, "name")));
 		json_set(function, "parameters", takes_nothing(parameters) ? no_parameters() : json_share(parameters));
 		set_if_any(function, "strict", f, "strict");

@@ -364,7 +364,7 @@ static void add_part(struct json *list, const char *type, const char *s, size_t 
 {
 	struct json *part = json_new_object();
 
-	json_set_str(part, "type", type, strlen(type));
+	json_set_cstr(part, "type", type);
 	if (n)
 		json_set_str(part, "text", s, n);
 	json_add(list, part);
