@@ -234,47 +234,25 @@ static int open_template(struct session *s, const struct host_opts *o, struct er
 /* The object of --chat-template-args, with what --think adds. */
 static int template_args(struct session_chat *c, const struct host_answer *o, struct err *err)
 {
-	struct json *given = NULL;
-	struct buf b;
-	int n = 0;
+	struct json *args;
 
 	if (!o->template_args && o->think == THINK_DEFAULT)
 		return 0;
 	if (o->think != THINK_DEFAULT && c->tmpl && !template_uses(c->tmpl, "enable_thinking") &&
 	    !(c->tool_tmpl && template_uses(c->tool_tmpl, "enable_thinking")))
 		log_warn("the chat template never looks at enable_thinking: --think changes nothing");
-	if (o->template_args) {
-		given = json_parse(o->template_args, strlen(o->template_args), 0, err);
-		if (!given)
-			return err_prefix(err, "--chat-template-args");
-		if (json_kind(given) != JSON_OBJECT) {
-			err_set(err, E_ARG, "--chat-template-args: %s, not an object",
-			        json_kind_name(json_kind(given)));
-			json_free(given);
-			return E_ARG;
-		}
-	}
-	buf_init(&b);
-	buf_putc(&b, '{');
-	if (given) {
-		struct json_cursor at = json_first(given);
-		const struct json *value;
-		const char *key;
-
-		while (json_next(&at, &key, &value)) {
-			buf_puts(&b, n++ ? "," : "");
-			json_put_cstr(&b, key);
-			buf_putc(&b, ':');
-			json_put(&b, value);
-		}
-		json_free(given);
+	args = o->template_args ? json_parse(o->template_args, strlen(o->template_args), 0, err) : json_new_object();
+	if (!args)
+		return err_prefix(err, "--chat-template-args");
+	if (json_kind(args) != JSON_OBJECT) {
+		err_set(err, E_ARG, "--chat-template-args: %s, not an object", json_kind_name(json_kind(args)));
+		json_free(args);
+		return E_ARG;
 	}
 	if (o->think != THINK_DEFAULT)
-		buf_printf(&b, "%s\"enable_thinking\":%s", n ? "," : "", o->think == THINK_ON ? "true" : "false");
-	buf_putc(&b, '}');
-	c->args = json_parse(b.p, b.n, 0, err);
-	buf_fini(&b);
-	return c->args ? 0 : err->code;
+		json_set_bool(args, "enable_thinking", o->think == THINK_ON);
+	c->args = args;
+	return 0;
 }
 
 static void find_eos(struct session *s)
