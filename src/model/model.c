@@ -370,6 +370,26 @@ static int open_caches(struct model *m, struct err *err)
 	return 0;
 }
 
+/* The matrices of an expert. */
+enum { MATRICES = 3 };
+static void matrices(const struct weight *w[MATRICES], const struct moe *x, int e)
+{
+	w[0] = x->gate ? &x->gate[e] : NULL;
+	w[1] = x->up ? &x->up[e] : NULL;
+	w[2] = &x->down[e];
+}
+
+/* The matrices of a mixture that all rows use; NULL where it has none. */
+enum { COMMON = 5 };
+static void common_matrices(const struct weight *w[COMMON], const struct moe *x)
+{
+	w[0] = x->router;
+	w[1] = x->shared_gate;
+	w[2] = x->shared_up;
+	w[3] = x->shared_down;
+	w[4] = x->shared_router;
+}
+
 static int by_address(const void *a, const void *b)
 {
 	const struct placed *x = *(struct placed *const *)a, *y = *(struct placed *const *)b;
@@ -394,33 +414,33 @@ static void mark_around(struct placed **v, int n, const uint8_t *p)
 		v[from - 1]->mixture = true;
 }
 
-static void mark_weights(struct placed **v, int n, const struct weight *w, int n_w)
+static void mark_weight(struct placed **v, int n, const struct weight *w)
 {
-	for (int i = 0; w && i < n_w; i++) {
-		mark_around(v, n, w[i].data);
-		mark_around(v, n, w[i].scales);
-		mark_around(v, n, w[i].biases);
-	}
+	if (!w)
+		return;
+	mark_around(v, n, w->data);
+	mark_around(v, n, w->scales);
+	mark_around(v, n, w->biases);
 }
 
 /* Marks what only moe reads. */
 static void mark_mixtures(const struct model *m, struct placed *v, int n)
 {
 	struct placed **sorted = xcalloc((size_t)n + 1, sizeof *sorted);
+	const struct weight *w[MATRICES], *common[COMMON];
 
 	for (int i = 0; i < n; i++)
 		sorted[i] = &v[i];
 	qsort(sorted, (size_t)n, sizeof *sorted, by_address);
 	for (int i = 0; i < m->n_mixture; i++) {
-		const struct moe *x = m->mixture[i];
-		const struct weight *const one[] = { x->router, x->shared_gate, x->shared_up, x->shared_down,
-			                             x->shared_router };
-
-		mark_weights(sorted, n, x->gate, x->experts);
-		mark_weights(sorted, n, x->up, x->experts);
-		mark_weights(sorted, n, x->down, x->experts);
-		for (size_t k = 0; k < sizeof one / sizeof *one; k++)
-			mark_weights(sorted, n, one[k], 1);
+		for (int e = 0; e < m->mixture[i]->experts; e++) {
+			matrices(w, m->mixture[i], e);
+			for (int k = 0; k < MATRICES; k++)
+				mark_weight(sorted, n, w[k]);
+		}
+		common_matrices(common, m->mixture[i]);
+		for (int k = 0; k < COMMON; k++)
+			mark_weight(sorted, n, common[k]);
 	}
 	free(sorted);
 }
@@ -550,15 +570,6 @@ void model_close(struct model *m)
 
 /* ---- experts ---- */
 
-/* The matrices of an expert. */
-enum { MATRICES = 3 };
-static void matrices(const struct weight *w[MATRICES], const struct moe *x, int e)
-{
-	w[0] = x->gate ? &x->gate[e] : NULL;
-	w[1] = x->up ? &x->up[e] : NULL;
-	w[2] = &x->down[e];
-}
-
 static size_t bytes_of(const struct weight *w)
 {
 	return (size_t)w->rows * (w->row_bytes + weight_scale_bytes(w) * (w->biases ? 2 : 1));
@@ -584,12 +595,11 @@ size_t model_mixture_bytes(const struct model *m)
 	size_t n = model_expert_bytes(m);
 
 	for (int i = 0; i < m->n_mixture; i++) {
-		const struct moe *x = m->mixture[i];
-		const struct weight *const one[] = { x->router, x->shared_gate, x->shared_up, x->shared_down,
-			                             x->shared_router };
+		const struct weight *w[COMMON];
 
-		for (size_t k = 0; k < sizeof one / sizeof *one; k++)
-			n += one[k] ? bytes_of(one[k]) : 0;
+		common_matrices(w, m->mixture[i]);
+		for (int k = 0; k < COMMON; k++)
+			n += w[k] ? bytes_of(w[k]) : 0;
 	}
 	return n;
 }
