@@ -3,8 +3,9 @@
  *
  * A line has four codes of each of 16 outputs: what it is multiplied with is the same for all, so sums stay in lanes
  * and a group ends with its float steps, nothing turned.  Memory is read once and in rising order: one such stream is
- * what a processor fetches ahead best (bench/notes/beside-others.md, "One stream").  Codes of n bits come out of their lines by shifts and masks that up to ROWS_MOST rows share.  How codes and
- * scales are stored, which is what differs between formats, is a constant of a kernel (SHAPES).
+ * what a processor fetches ahead best (bench/notes/beside-others.md, "One stream").  Codes of n bits come out of their
+ * lines by shifts and masks that up to ROWS_MOST rows share.  How codes and scales are stored, which is what differs
+ * between formats, is a constant of a kernel (SHAPES).
  *
  * A group's integer sum begins with -zero times the sum of its activations, which takes no instruction.
  *
@@ -338,7 +339,7 @@ INLINE int quads_wide(const int low, const int high, const bool has_lut)
 }
 
 /* Asks for the line of `ask` that is where quad q begins one in its 64 inputs, if it does, of `lines`.  Where `ask` is the
- * line that is read now, this does nothing. */
+ * line that is read now, nothing more is read from memory. */
 INLINE void ask_beside(const uint8_t *ask, int q, const int lines)
 {
 	const int line = q * lines / PLANE_QUADS;

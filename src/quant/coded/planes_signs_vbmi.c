@@ -17,7 +17,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum { GROUP = 32, OUT = BLOCK_OUT, LINE = BLOCK_LINE, BIAS = 512, LOW_BITS = 6, LOOKED_UP = 8 };
-/* Runs of 16 outputs that share each look at the tables, and how many bytes before their use their lines are prefetched. */
+/* Runs of 16 outputs that share each look at the tables, and how many bytes before their use their lines are prefetched
+ * where planes_hints says so. */
 enum { RUNS_ONCE = 4, AHEAD = 768 };
 
 /* The tables of a group: [bits 0, 1, 4, 5 | bits 2, 3, 6, 7][lower bits | the rest]. */
@@ -81,7 +82,7 @@ INLINE __m512i line_sums(__m512i v, const __m512i t[2][2])
 
 /* 16 outputs of each of K runs, `step` bytes apart; p: the first one's scales. */
 INLINE void outputs_run(float *out, const uint8_t *p, size_t step, const struct plane_scales *s, int blocks, int per,
-                        const struct tables *tables, const float *scale, const int K)
+                        const struct tables *tables, const float *scale, size_t ahead, const int K)
 {
 	__m512 acc[RUNS_ONCE], factor[RUNS_ONCE];
 	const uint8_t *at = p + s->end;
@@ -106,7 +107,7 @@ INLINE void outputs_run(float *out, const uint8_t *p, size_t step, const struct 
 				__m512i sum = line_sums(_mm512_load_si512(line), t);
 				__m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(*scale));
 
-				_mm_prefetch((const char *)line + AHEAD, _MM_HINT_T0);
+				_mm_prefetch((const char *)line + ahead, _MM_HINT_T0);
 				acc[k] = _mm512_fmadd_ps(factor[k], f, acc[k]);
 			}
 		}
@@ -122,7 +123,7 @@ void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int 
 	const struct coding *c = w->fmt->coding;
 	int groups = w->cols / GROUP, per, o = o0;
 	struct plane_scales s;
-	size_t step;
+	size_t step, ahead = planes_hints(c) ? AHEAD : 0;
 	const uint8_t *p;
 	const float *scale;
 
@@ -138,7 +139,7 @@ void planes_one_vbmi(float *out, size_t ld, const struct weight *w, int o0, int 
 	scale = x->scale + (size_t)r0 * (size_t)groups;
 	tables_fill(scratch, x->q + (size_t)r0 * (size_t)x->cols, groups);
 	for (; o + RUNS_ONCE * OUT <= o1; o += RUNS_ONCE * OUT, p += RUNS_ONCE * step)
-		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, RUNS_ONCE);
+		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, ahead, RUNS_ONCE);
 	for (; o < o1; o += OUT, p += step)
-		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, 1);
+		outputs_run(out + (o - o0), p, step, &s, groups / per, per, scratch, scale, ahead, 1);
 }
