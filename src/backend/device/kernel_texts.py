@@ -1,6 +1,7 @@
 """kernel_texts.py OUTPUT MODULES CLANG: writes the kernels of MODULES as C strings, and as PTX where CLANG is a compiler ('': none).
 
 $WEFT_PTX_CACHE: a folder that keeps PTX for other builds of the same kernels by the same compiler (script/test has four)."""
+import functools
 import hashlib
 import os
 import re
@@ -23,6 +24,11 @@ def literal(text):
     return '\n'.join(f'\t"{line}\\n"' for line in lines)
 
 
+@functools.cache
+def version(clang):
+    return subprocess.run([clang, '--version'], text=True, stdout=subprocess.PIPE, check=True).stdout
+
+
 def ptx(clang, name, options, source):
     """Flags: docs/gpu.md.  The first line names the module, for the library of the tests that stands in for the driver."""
     flags = ['--target=nvptx64-nvidia-cuda', '-x', 'cl', '-cl-std=CL1.2', '-O3', '-ffp-contract=off',
@@ -30,8 +36,7 @@ def ptx(clang, name, options, source):
              '-target-cpu', '-Xclang', 'sm_80', '-nogpulib', '-Wno-unused-command-line-argument']
     cache = os.environ.get('WEFT_PTX_CACHE')
     if cache:
-        version = subprocess.run([clang, '--version'], text=True, stdout=subprocess.PIPE, check=True).stdout
-        key = hashlib.sha256('\0'.join([Path(__file__).read_text(), version, name, *options, source]).encode()).hexdigest()
+        key = hashlib.sha256('\0'.join([Path(__file__).read_text(), version(clang), name, *options, source]).encode()).hexdigest()
         kept = Path(cache) / key
         if kept.exists():
             return kept.read_text()
