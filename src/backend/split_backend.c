@@ -730,8 +730,9 @@ static struct split *go(struct pass *p, int side)
 	if (look(s))
 		return NULL;
 	assert(s->pass == p && "an operation of a pass that has not begun");
-	if (side != STAY || s->mixtures)
-		s->now = side == STAY ? FIRST : side;
+	if (side == STAY && s->mixtures)
+		side = FIRST;
+	s->now = side == STAY ? s->now : side;
 	s->high = p->work_used > s->high ? p->work_used : s->high;
 	return s->learning || (s->rehearsing && !s->of[s->now]->ops->rehearse) ? NULL : s;
 }
@@ -997,12 +998,12 @@ static void split_tape_apply(struct backend *be, const struct state_view *view, 
 	}
 }
 
-/* Where FIRST has p, which it goes on holding, and where REST has it. */
+/* The addresses of some numbers on both sides; FIRST goes on holding them. */
 struct both {
 	uint8_t *p[SIDES]; /* NULL: the device is lost */
 };
 
-/* floats: how many are copied to REST. */
+/* Finds p on both sides, and copies that many floats to REST. */
 static struct both on_both(struct split *s, const float *p, size_t floats)
 {
 	struct area *a = area_of(s, p);
@@ -1034,7 +1035,7 @@ static void moe_apart(struct split *s, float *out, bool add, const struct moe *m
 	s->now = FIRST;
 }
 
-/* Experts on disk are REST's. */
+/* REST reads the experts that are on disk. */
 static int split_stream(struct backend *be, struct moe *const *mix, int n, const struct stream_opts *o, struct err *err)
 {
 	struct backend *rest = split_of(be)->of[REST];
