@@ -51,7 +51,7 @@ struct ints {
 
 /* The options of each command, and what several commands share.  A field has the default of its option where that was not given. */
 
-/* What the command line consists of besides options, and what parsing keeps. */
+/* The words of the command line besides options, and the memory that parsing owns. */
 struct option_words {
 	const char *text;  /* tokenize, run: the second argument; agents: the agent; NULL: none */
 	const char **word; /* [n_word] models in the command line */
@@ -75,7 +75,7 @@ struct several_options {
 	int line; /* the line that the sections begin at */
 };
 
-/* What a section says of its model. */
+/* Members that a section of the file of options adds to its model's options. */
 struct section_options {
 	bool pinned, found;  /* found: in the folder of --models-dir, so that it may turn out to be no model */
 	int unload_after;    /* seconds; 0: never for that */

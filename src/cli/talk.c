@@ -272,7 +272,7 @@ static void show_end(struct talk *t, const struct event *ev)
 struct talk_seen {
 	struct sight sight;
 	struct images images;
-	/* What the next message of the user begins with: text with marks, or parts of a remote one. */
+	/* The beginning of the next message of the user: text with marks, or, for a remote model, parts. */
 	struct buf shown;
 	struct json *parts;
 };

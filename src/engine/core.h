@@ -60,7 +60,7 @@ struct request_ask {
 	int second; /* INT32_MAX: none */
 };
 
-/* What the scheduler knows of it; see sched.c. */
+/* The scheduler's knowledge of a request; see sched.c. */
 struct request_sched {
 	bool started;      /* was admitted once */
 	uint64_t skip;     /* not to be considered again in this round */
@@ -70,7 +70,7 @@ struct request_sched {
 	int split_at; /* chunks taken, for ask.split */
 };
 
-/* What the prefix store keeps of it; see reuse.c. */
+/* How a request uses and feeds the kept prefixes; see reuse.c. */
 struct request_reuse {
 	int n_cached; /* restored from a kept prefix, at first */
 	int learned;  /* the last place on the way, or where it resumed: prefixes up to here need no more snapshots */
@@ -101,7 +101,7 @@ struct request_drafts {
 	} expect;          /* of the ask */
 };
 
-/* From logits to text; see verify.c. */
+/* State of turning a request's logits into text; see verify.c. */
 struct request_text {
 	struct sampler sampler;
 	struct lead_run lead;
@@ -240,7 +240,7 @@ struct squeeze {
 	bool is_short;   /* it was, when last looked at: none is made ready ahead of time */
 };
 
-/* What other threads share with the engine's: all under the lock. */
+/* Members that other threads share with the engine's thread: all under the lock. */
 struct inbox {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -270,7 +270,7 @@ struct step {
 	uint32_t *only;  /* bits for [vocab], none set: room to allow one token */
 };
 
-/* What took time between two passes. */
+/* Times that are spent between two passes. */
 struct between {
 	int64_t keep_ns;  /* of this step, and between two: copying states that are kept */
 	int64_t tower_ns; /* that a tower took since the last step */

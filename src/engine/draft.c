@@ -28,7 +28,7 @@ static const double SURE = 2;
 static const double FOLLOW_PART = 0.25;
 /* Most tokens that a round leaves for the drafter to catch up with; they are part of a guess's time. */
 enum { CAUGHT_EACH = 1 + DRAFT_MAX };
-enum { NOBODY = -1 }; /* drafts that need no drafter */
+enum { NO_DRAFTER = -1 }; /* of drafts that were given, or of none */
 /* Rows of which the price of catching up is learned. */
 enum { PRICE_ROWS = 32 };
 /* A call that takes HELD_UP times its expected time, and a step's time more, counts as held up by
@@ -554,8 +554,8 @@ void draft_propose(struct engine *e)
 
 		int max = draft_room(e, r);
 
-		r->drafts.by = NOBODY;
-		r->drafts.dare = NOBODY;
+		r->drafts.by = NO_DRAFTER;
+		r->drafts.dare = NO_DRAFTER;
 		r->drafts.n = max > 0 ? sound(r, r->drafts.tok, given(r, r->drafts.tok, max)) : 0;
 		g->of[r->slot] = r;
 		if (r->n_tok - r->pos == 1)
@@ -709,7 +709,7 @@ void draft_judge(struct engine *e, struct request *r, int drafted, int accepted)
 	/* Where the answer ended it is unknown whether the next draft was right. */
 	int wrong = accepted < drafted && !r->ending;
 
-	if (!drafted || r->drafts.by == NOBODY)
+	if (!drafted || r->drafts.by == NO_DRAFTER)
 		return;
 	by = &e->stats.drafter[r->drafts.by];
 	r->drafts.n_accepted += accepted;

@@ -50,7 +50,7 @@ static int look(struct session *s, const struct host_opts *o, struct err *err)
 /* How much of the model a device computes: its first layers, all, or all but the mixtures of experts; s->cpu computes the rest. */
 enum { ALL = 0, NO_EXPERTS = -1, LAYERS_MOST = 10000 };
 
-/* What to do where a device has too little memory. */
+/* Adds to err what takes less memory than the device has. */
 static void advise(const struct session *s, const struct backend_found *f, int layers, struct err *err)
 {
 	bool experts = s->model->n_mixture && layers != NO_EXPERTS;

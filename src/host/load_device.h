@@ -10,8 +10,8 @@ struct session;
 
 /* Opens the session's backends, whose model is bound: be for the model, cpu for what stays on the processor.  "auto" takes the
  * first GPU that has kernels for the whole model and memory for it, and the log says what was taken and why; "NAME,LAYERS" takes a
- * device for the first layers alone, "NAME,experts" for all but the mixtures of experts.  A device that was named and cannot be used is an error: E_ARG, E_MISSING,
- * E_UNSUPPORTED, E_FULL. */
+ * device for the first layers alone, "NAME,experts" for all but the mixtures of experts.  A device that was named and cannot be
+ * used is an error: E_ARG, E_MISSING, E_UNSUPPORTED, E_FULL. */
 int device_open(struct session *s, const struct host_opts *o, struct err *err);
 /* Closes what was opened to look at a device, once the model is attached; before the backends are closed. */
 void device_settled(struct session *s);

@@ -136,7 +136,7 @@ static int fit_device(const struct session *s, const struct host_opts *o, struct
 		return err_set(
 			err, E_LIMIT,
 			"the device may give %zu MB, and all but the experts takes %zu MB: a step %zu MB, states %zu MB, "
-			"drafting %zu MB, else weights; a number of layers in place of 'experts' takes less",
+			"drafting %zu MB, the rest is weights; a number of layers in place of 'experts' takes less",
 			bound >> 20, p->device >> 20, p->step >> 20, p->states >> 20, p->draft >> 20);
 	if (o->kv_bytes > left)
 		return err_set(err, E_LIMIT, "--kv-bytes %zu MB: the device has %zu MB left for keys and values",

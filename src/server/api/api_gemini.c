@@ -249,7 +249,7 @@ static struct json *id_of(const struct json *of, int *n)
 	return json_new_str(id, strlen(id));
 }
 
-/* What a function gave: "output" or "error" of its response where they are, else all of it, as JSON. */
+/* The result of a function as text: "output" or "error" of its response where they are, else all of it, as JSON. */
 static struct json *response_text(const struct json *response)
 {
 	const struct json *v = json_get(response, "output") ? json_get(response, "output") :
@@ -716,7 +716,7 @@ static void prep(struct exchange *x)
 	buf_fini(&x->body);
 	if (!body)
 		return;
-	/* What the path says stands in the body, where all else looks for it. */
+	/* The model's name and the method are in the path; all else looks for them in the body. */
 	json_set(body, "model", json_new_bytes(x->rest.p, (size_t)(colon - x->rest.p)));
 	json_set_bool(body, "stream", stream);
 	generation_prep_as(x, counts ? &count_endpoint : x->route->endpoint, body);
