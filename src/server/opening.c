@@ -63,12 +63,12 @@ static int read_body(struct generation *g, const char *body, size_t n, struct to
 		return err_set(err, E_ARG, "%s", p.message);
 	if (g->images.n_span)
 		return err_set(err, E_UNSUPPORTED, "it has images or sounds: a pack is of text");
-	for (size_t i = 0; i < g->prompt[0].n; i++)
-		tokens_put(ids, g->prompt[0].id[i]);
+	for (size_t i = 0; i < g->prompts.of[0].n; i++)
+		tokens_put(ids, g->prompts.of[0].id[i]);
 	*system = 0;
-	for (int i = 0; i < g->n_mark; i++)
-		if (g->mark_kind[i] == PLACE_SYSTEM)
-			*system = g->mark[i];
+	for (int i = 0; i < g->marks.n; i++)
+		if (g->marks.kind[i] == PLACE_SYSTEM)
+			*system = g->marks.at[i];
 	return 0;
 }
 

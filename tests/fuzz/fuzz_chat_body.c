@@ -22,20 +22,21 @@ static void check(const struct generation *g, const struct served *d)
 		abort();
 	if (sampler_params_check(&a->sampling, d->vocab, &err))
 		abort();
-	for (int i = 0; i < g->n_prompt; i++)
-		for (size_t k = 0; k < g->prompt[i].n; k++)
-			if (g->prompt[i].id[k] < 0 || g->prompt[i].id[k] >= d->vocab)
+	for (int i = 0; i < g->prompts.n; i++)
+		for (size_t k = 0; k < g->prompts.of[i].n; k++)
+			if (g->prompts.of[i].id[k] < 0 || g->prompts.of[i].id[k] >= d->vocab)
 				abort();
-	for (int i = 0; i < g->n_mark; i++)
-		if (g->mark[i] < 1 || (size_t)g->mark[i] >= g->prompt[0].n || (i && g->mark[i] <= g->mark[i - 1]))
+	for (int i = 0; i < g->marks.n; i++)
+		if (g->marks.at[i] < 1 || (size_t)g->marks.at[i] >= g->prompts.of[0].n ||
+		    (i && g->marks.at[i] <= g->marks.at[i - 1]))
 			abort();
-	for (int i = 0; i < g->lead.n_end + g->lead.n_then; i++) {
-		int32_t id = i < g->lead.n_end ? g->lead.end[i] : g->lead.then[i - g->lead.n_end];
+	for (int i = 0; i < g->led.lead.n_end + g->led.lead.n_then; i++) {
+		int32_t id = i < g->led.lead.n_end ? g->led.lead.end[i] : g->led.lead.then[i - g->led.lead.n_end];
 
 		if (id < 0 || id >= d->vocab)
 			abort();
 	}
-	if (g->led && g->lead.think_max >= 0 && g->lead.end[g->lead.n_end - 1] != g->lead.close)
+	if (g->led.on && g->led.lead.think_max >= 0 && g->led.lead.end[g->led.lead.n_end - 1] != g->led.lead.close)
 		abort();
 	/* What a reply repeats of the request is JSON. */
 	if (g->echo.n) {

@@ -215,9 +215,9 @@ static struct generation *read_prompt(struct exchange *x, struct json *body, boo
 	x->cache_report = true;
 	generation_prep_as(x, endpoint_of(x, body), body);
 	g = x->work;
-	if (one && !x->problem.status && g->n_prompt > 1)
+	if (one && !x->problem.status && g->prompts.n > 1)
 		problem_set(&x->problem, 400, "invalid_value", "prompt",
-		            "prompt holds %d prompts; here it is one at a time", g->n_prompt);
+		            "prompt holds %d prompts; here it is one at a time", g->prompts.n);
 	return x->problem.status ? NULL : x->work;
 }
 
@@ -225,8 +225,8 @@ static struct prefix_spot spot_of(const struct generation *g)
 {
 	return (struct prefix_spot){ .salt = g->params.cache_salt,
 		                     .adapters = adapters_ask(&g->adapters),
-		                     .tok = g->prompt[0].id,
-		                     .n = (int)g->prompt[0].n,
+		                     .tok = g->prompts.of[0].id,
+		                     .n = (int)g->prompts.of[0].n,
 		                     .span = g->images.span,
 		                     .n_span = g->images.n_span };
 }

@@ -80,7 +80,7 @@ struct news {
 /* The tool that is being called, when it is not a function. */
 static bool calls_custom(const struct generation *g, const struct choice *c)
 {
-	const struct tool_kind *k = tool_kinds_find(&g->kinds, c->called.p, c->called.n);
+	const struct tool_kind *k = tool_kinds_find(&g->tools.kinds, c->called.p, c->called.n);
 
 	return k && k->form == TOOL_CUSTOM;
 }
@@ -88,7 +88,7 @@ static bool calls_custom(const struct generation *g, const struct choice *c)
 static void begin_call(const struct generation *g, struct choice *c, const char *name, size_t n, struct buf *b,
                        bool stream)
 {
-	const struct tool_kind *kind = tool_kinds_find(&g->kinds, name, n);
+	const struct tool_kind *kind = tool_kinds_find(&g->tools.kinds, name, n);
 	bool custom = kind && kind->form == TOOL_CUSTOM;
 
 	buf_reset(&c->called);
@@ -131,7 +131,7 @@ static void take_news(const struct generation *g, struct choice *c, struct news 
 		struct buf *b = &w->calls;
 
 		switch (p.kind) {
-		case PIECE_THINKING: buf_put(&w->thinking, text, g->hide_thinking ? 0 : p.n); break;
+		case PIECE_THINKING: buf_put(&w->thinking, text, g->thoughts.hidden ? 0 : p.n); break;
 		case PIECE_CONTENT: buf_put(&w->content, text, p.n); break;
 		case PIECE_CALL: begin_call(g, c, text, p.n, b, stream); break;
 		case PIECE_ARGUMENTS:

@@ -72,7 +72,7 @@ static int read_ids(struct generation *g, int i, const struct json *ids, const c
 			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);
 			return field_wrong(p, where, expected, json_at(ids, k));
 		}
-		tokens_put(&g->prompt[i], (int32_t)id);
+		tokens_put(&g->prompts.of[i], (int32_t)id);
 	}
 	return 0;
 }
@@ -105,7 +105,7 @@ int prompts_read(struct generation *g, const struct json *v, const char *field, 
 		                   "%zu prompts with n %d make %zu answers; at most %d are given at once", json_len(v),
 		                   g->params.n, json_len(v) * (size_t)g->params.n, CHOICES_MAX);
 	generation_prompts(g, several ? (int)json_len(v) : 1);
-	for (int i = 0; i < g->n_prompt && !r; i++) {
+	for (int i = 0; i < g->prompts.n && !r; i++) {
 		snprintf(name, sizeof name, several ? "%s[%d]" : "%s", field, i);
 		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name, flags, p);
 	}
@@ -134,14 +134,15 @@ static int read_echo(struct generation *g, const struct json *body, struct probl
 	    (r = field_int(body, "prompt_logprobs", 0, TOP_LOGPROBS_MAX, &top, p)))
 		return r;
 	own->top = (int)top;
-	g->tell_prompt = top >= 0 || (own->echo && g->params.logprobs);
-	if (g->tell_prompt && (g->content || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->min_tokens))
+	g->prompts.told = top >= 0 || (own->echo && g->params.logprobs);
+	if (g->prompts.told &&
+	    (g->held.content || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->min_tokens))
 		return problem_set(
 			p, 400, "invalid_value", top >= 0 ? "prompt_logprobs" : "echo",
 			"%s: log-probabilities of a prompt are told of answers without a form, penalties and min_tokens",
 			top >= 0 ? "prompt_logprobs" : "echo");
 	/* Harnesses that score a prompt ask for one token and cut it off: an end of the answer is that token, too. */
-	if (g->tell_prompt && g->params.max_tokens == 1)
+	if (g->prompts.told && g->params.max_tokens == 1)
 		g->params.ignore_eos = true;
 	if (top >= 0 && top > g->params.sampling.n_logprobs)
 		g->params.sampling.n_logprobs = (int)top;
@@ -306,18 +307,18 @@ static void add_text(struct choice *c, const char *p, size_t n)
 static void open_text(struct generation *g, struct choice *c)
 {
 	const struct telling_prompt *own = g->own;
-	const struct tokens *prompt = &g->prompt[c->prompt];
+	const struct tokens *prompt = &g->prompts.of[c->prompt];
 	struct buf text;
 
-	c->n_told = g->tell_prompt ? (int)prompt->n - 1 : 0;
+	c->n_told = g->prompts.told ? (int)prompt->n - 1 : 0;
 	if (own->top >= 0)
 		buf_puts(&c->called, "null");
 	if (!own->echo)
 		return;
-	if (g->tell_prompt && g->params.logprobs)
+	if (g->prompts.told && g->params.logprobs)
 		put_logprobs(g, c, prompt->id[0], NULL);
 	buf_init(&text);
-	tokenizer_decode(g->served->tokenizer, prompt->id, g->tell_prompt ? 1 : prompt->n, g->params.skip_special,
+	tokenizer_decode(g->served->tokenizer, prompt->id, g->prompts.told ? 1 : prompt->n, g->params.skip_special,
 	                 &text);
 	add_text(c, text.p, text.n);
 	buf_fini(&text);

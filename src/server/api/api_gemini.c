@@ -760,7 +760,7 @@ static void put_news(const struct generation *g, struct choice *c, struct buf *p
 	bool begins;
 
 	while (chat_next(c, &p, &begins)) {
-		if (p.kind == PIECE_CONTENT || (p.kind == PIECE_THINKING && !g->hide_thinking))
+		if (p.kind == PIECE_CONTENT || (p.kind == PIECE_THINKING && !g->thoughts.hidden))
 			put_said_text(c, &p, parts);
 		else if (p.kind == PIECE_CALL_END)
 			put_called(c, c->told - 2, parts);
@@ -866,7 +866,7 @@ static void ready(struct exchange *x)
 		return;
 	}
 	buf_init(&b);
-	buf_printf(&b, "{\"totalTokens\":%zu}\n", g->prompt[0].n);
+	buf_printf(&b, "{\"totalTokens\":%zu}\n", g->prompts.of[0].n);
 	generation_reply(g, &b);
 	buf_fini(&b);
 }

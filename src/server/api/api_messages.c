@@ -114,7 +114,7 @@ static int read_thinking(struct generation *g, struct chat *c, const struct json
 	if ((s = json_str(display, &n))) {
 		if (strcmp(s, "summarized") && strcmp(s, "omitted"))
 			return field_wrong(p, "thinking.display", "summarized or omitted", display);
-		g->hide_thinking = *s == 'o';
+		g->thoughts.hidden = *s == 'o';
 	}
 	if (v) {
 		s = json_str(json_get(v, "type"), &n);
@@ -286,7 +286,7 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 /* With display omitted a thought is a block without its text. */
 static bool omitted(const struct generation *g, const struct piece *p)
 {
-	return g->hide_thinking && p->kind == PIECE_THINKING;
+	return g->thoughts.hidden && p->kind == PIECE_THINKING;
 }
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)
@@ -434,7 +434,7 @@ static void count(struct exchange *x)
 	struct buf b;
 
 	buf_init(&b);
-	buf_printf(&b, "{\"input_tokens\":%zu}\n", g->prompt[0].n);
+	buf_printf(&b, "{\"input_tokens\":%zu}\n", g->prompts.of[0].n);
 	generation_reply(g, &b);
 	buf_fini(&b);
 }

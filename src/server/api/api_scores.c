@@ -213,7 +213,7 @@ static int read_predict(struct generation *g, struct json *body, struct problem 
 	own->batch = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) == JSON_ARRAY;
 	if (!(r = texts_begin(g, body, WANT_LABELS, p)) && !(r = read_options(g, body, true, p)))
 		r = texts_room(g, own->batch ? count(v) : 1, "inputs", p);
-	for (int i = 0; !r && i < g->n_prompt; i++) {
+	for (int i = 0; !r && i < g->prompts.n; i++) {
 		const struct json *one = own->batch ? json_at(v, (size_t)i) : v;
 		bool list = json_kind(one) == JSON_ARRAY;
 

@@ -81,7 +81,7 @@ static void put_piece(const struct served *d, int32_t id, struct buf *out)
 static void put_tokens(struct generation *g)
 {
 	const struct telling *own = g->own;
-	const struct tokens *t = &g->prompt[0];
+	const struct tokens *t = &g->prompts.of[0];
 	struct buf *b = &g->echo;
 
 	buf_printf(b, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", t->n, g->served->ctx_max);
@@ -203,7 +203,7 @@ static int read_rendered_text(struct generation *g, struct json *body, struct pr
 
 static void put_rendered(struct generation *g, int i)
 {
-	const struct tokens *t = &g->prompt[i];
+	const struct tokens *t = &g->prompts.of[i];
 	struct buf *b = &g->echo;
 
 	buf_printf(b, "{\"request_id\":\"%s%s\",\"model\":", g->endpoint->id_prefix, g->x->id);
@@ -222,7 +222,7 @@ static void put_rendered_chat(struct generation *g)
 
 static void put_rendered_texts(struct generation *g)
 {
-	for (int i = 0; i < g->n_prompt; i++) {
+	for (int i = 0; i < g->prompts.n; i++) {
 		buf_putc(&g->echo, i ? ',' : '[');
 		put_rendered(g, i);
 	}
@@ -280,9 +280,9 @@ static int read_detokenize(struct generation *g, struct json *body, struct probl
 			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);
 			return field_wrong(p, where, expected, json_at(v, i));
 		}
-		tokens_put(&g->prompt[0], (int32_t)id);
+		tokens_put(&g->prompts.of[0], (int32_t)id);
 	}
-	tokenizer_decode(g->served->tokenizer, g->prompt[0].id, g->prompt[0].n, skip, &g->echo);
+	tokenizer_decode(g->served->tokenizer, g->prompts.of[0].id, g->prompts.of[0].n, skip, &g->echo);
 	return 0;
 }
 

@@ -54,12 +54,12 @@ int fim_prompt(struct generation *g, const char *before, size_t n_before, const 
 		                   "%s: this model has no tokens to fill in the middle of a text", field);
 	generation_prompts(g, 1);
 	/* The client's text is read without special tokens. */
-	tokens_put(&g->prompt[0], id[0]);
+	tokens_put(&g->prompts.of[0], id[0]);
 	if ((r = generation_tokenize(g, 0, before, n_before, TOKENIZE_SPECIAL, &all_before, n_before > 0, p)))
 		return r;
-	tokens_put(&g->prompt[0], id[1]);
+	tokens_put(&g->prompts.of[0], id[1]);
 	if ((r = generation_tokenize(g, 0, after, n_after, TOKENIZE_SPECIAL, &all_after, n_after > 0, p)))
 		return r;
-	tokens_put(&g->prompt[0], id[2]);
+	tokens_put(&g->prompts.of[0], id[2]);
 	return 0;
 }

@@ -132,9 +132,9 @@ int texts_begin(struct generation *g, const struct json *body, enum texts_want w
 	a->n = 1;
 	a->n_draft = -1;
 	own->rows = want == WANT_ROWS;
-	g->rows = ROWS_LAST;
+	g->rows.kinds = ROWS_LAST;
 	if (own->of)
-		g->rows = want == WANT_ROWS ? ROWS_ALL : own->of->rows;
+		g->rows.kinds = want == WANT_ROWS ? ROWS_ALL : own->of->rows;
 	if (own->of && own->of->default_prompt >= 0)
 		own->prompt = own->of->prompt[own->of->default_prompt].text;
 	return 0;
@@ -196,9 +196,9 @@ int texts_room(struct generation *g, int n, const char *field, struct problem *p
 		return problem_set(p, 400, "invalid_value", field, "%s: %d texts; at most %d are taken at once", field,
 		                   n, TEXTS_MAX);
 	generation_prompts(g, n);
-	g->rows_from = xcalloc((size_t)n + 1, sizeof *g->rows_from);
-	g->rows_kind = xcalloc((size_t)n + 1, sizeof *g->rows_kind);
-	g->second = xcalloc((size_t)n + 1, sizeof *g->second);
+	g->rows.from = xcalloc((size_t)n + 1, sizeof *g->rows.from);
+	g->rows.kind = xcalloc((size_t)n + 1, sizeof *g->rows.kind);
+	g->rows.second = xcalloc((size_t)n + 1, sizeof *g->rows.second);
 	return 0;
 }
 
@@ -283,11 +283,11 @@ static int encode(struct generation *g, int i, struct texts_in *in, unsigned fla
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	in->most = own->cut || own->most ? limit : 0;
 	in->ends = own->ends;
-	r = texts_encode(g->served->tokenizer, in, flags, &g->prompt[i], &g->second[i], &length, &err);
+	r = texts_encode(g->served->tokenizer, in, flags, &g->prompts.of[i], &g->rows.second[i], &length, &err);
 	if (r)
 		return problem_set(p, 400, "invalid_prompt", field, "%s cannot be tokenised: %s", field, err.msg);
-	if (!in->most && g->prompt[i].n > (size_t)limit)
-		return too_many(g, g->prompt[i].n, limit, field, p);
+	if (!in->most && g->prompts.of[i].n > (size_t)limit)
+		return too_many(g, g->prompts.of[i].n, limit, field, p);
 	return 0;
 }
 
@@ -304,7 +304,7 @@ static int encode_question(struct generation *g, int i, const struct texts_in *i
 {
 	const struct tokenizer *t = g->served->tokenizer;
 	const struct texts_ask *own = g->own;
-	struct tokens *to = &g->prompt[i], middle, end;
+	struct tokens *to = &g->prompts.of[i], middle, end;
 	size_t limit = (size_t)text_limit(g), most;
 	struct buf text;
 	struct err err;
@@ -361,18 +361,18 @@ static int encode_one(struct generation *g, int i, const char *s, size_t n, cons
 static void rows_of_prompt(struct generation *g, int i, bool has_prompt)
 {
 	const struct texts_ask *own = g->own;
-	const struct tokens *ids = &g->prompt[i];
+	const struct tokens *ids = &g->prompts.of[i];
 	int n_prompt = 0;
 
 	if (!ids->n)
 		return;
 	if (!own->of || own->rows) {
-		g->rows_from[i] = own->rows ? 0 : (int)ids->n - 1;
+		g->rows.from[i] = own->rows ? 0 : (int)ids->n - 1;
 		return;
 	}
 	if (own->of->no_prompt && own->prompt && has_prompt)
 		n_prompt = tokens_of_prompt(g, own->prompt);
-	g->rows_kind[i] = embedder_rows(own->of, ids->id, (int)ids->n, n_prompt, &g->rows_from[i]);
+	g->rows.kind[i] = embedder_rows(own->of, ids->id, (int)ids->n, n_prompt, &g->rows.from[i]);
 }
 
 int text_take(struct generation *g, int i, const struct json *a, const struct json *b, const char *field,
@@ -418,7 +418,7 @@ static int read_ids(struct generation *g, int i, const struct json *ids, const c
 			snprintf(expected, sizeof expected, "a token id from 0 to %d", g->served->vocab - 1);
 			return field_wrong(p, where, expected, json_at(ids, k));
 		}
-		tokens_put(&g->prompt[i], (int32_t)id);
+		tokens_put(&g->prompts.of[i], (int32_t)id);
 	}
 	rows_of_prompt(g, i, false);
 	return 0;
@@ -446,8 +446,8 @@ int texts_read(struct generation *g, const struct json *v, const char *field, bo
 	several = json_kind(v) == JSON_ARRAY && json_kind(json_at(v, 0)) != JSON_INT && json_len(v);
 	if ((r = texts_room(g, several ? (int)(json_len(v) < INT32_MAX ? json_len(v) : INT32_MAX) : 1, field, p)))
 		return r;
-	g->prompt_field = field;
-	for (int i = 0; i < g->n_prompt && !r; i++) {
+	g->prompts.called = field;
+	for (int i = 0; i < g->prompts.n && !r; i++) {
 		snprintf(name, sizeof name, several ? "%s[%d]" : "%s", field, i);
 		r = read_one(g, i, several ? json_at(v, (size_t)i) : v, name, objects, p);
 	}

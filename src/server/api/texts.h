@@ -2,7 +2,7 @@
  * rows become.
  *
  * A request of these endpoints is a generation without answers: each text, or pair, is a prompt whose pooled rows are wanted
- * (g->rows).  docs/embeddings.md has what each API says. */
+ * (g->rows.kinds).  docs/embeddings.md has what each API says. */
 #ifndef SERVER_TEXTS_H
 #define SERVER_TEXTS_H
 

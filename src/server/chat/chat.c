@@ -37,6 +37,7 @@ void chat_init(struct chat *c)
 void chat_fini(struct chat *c)
 {
 	json_free(c->messages);
+	free(c->prefill);
 }
 
 int chat_body(struct generation *g, struct json *body, const struct field *const *tables, chat_step *read,
@@ -69,9 +70,9 @@ int chat_text(struct generation *g, struct chat *c, struct buf *out, struct prob
 
 static void find_messages(struct generation *g, const struct chat *c, const struct prompt *prompt)
 {
-	g->n_message = c->n_message;
-	g->message_at = xcalloc((size_t)g->n_message + 1, sizeof *g->message_at);
-	prompt_messages(prompt, g->served->tokenizer, &g->prompt[0], g->message_at, g->n_message);
+	g->messages.n = c->n_message;
+	g->messages.at = xcalloc((size_t)g->messages.n + 1, sizeof *g->messages.at);
+	prompt_messages(prompt, g->served->tokenizer, &g->prompts.of[0], g->messages.at, g->messages.n);
 }
 
 /* The text from `from` to `to`, which holds no turn of ours. */
@@ -104,20 +105,19 @@ static int tokenize(struct generation *g, const struct prompt *prompt, struct pr
 		if ((r = tokenize_part(g, prompt, at, s->at, p)))
 			return r;
 		for (size_t k = 0; k < s->turn->n; k++)
-			tokens_put(&g->prompt[0], s->turn->id[k]);
+			tokens_put(&g->prompts.of[0], s->turn->id[k]);
 		at = s->at + s->n;
 	}
 	return tokenize_part(g, prompt, at, prompt->out.text.n, p);
 }
 
 /* Keeps the tokens that the answer's turn begins with. */
-static void keep_header(struct generation *g, const struct prompt *prompt)
+static void keep_header(struct past *past, const struct prompt *prompt)
 {
 	size_t at = prompt->part[MARKS_MAX - 1];
 
-	g->remember = g->past.turns && at && at < prompt->out.text.n;
-	if (g->remember)
-		g->header = xstrndup(prompt->out.text.p + at, prompt->out.text.n - at);
+	if (past->turns && at && at < prompt->out.text.n)
+		past->header = xstrndup(prompt->out.text.p + at, prompt->out.text.n - at);
 }
 
 /* Does that text begin with a special token?  Such give no text unless they are asked for. */
@@ -130,22 +130,20 @@ static bool begins_special(const struct tokenizer *t, const char *text)
 }
 
 /* Before calls, or around thoughts. */
-static bool special_parts(const struct generation *g)
+static bool special_parts(const struct tokenizer *t, const struct dialect *const *dialects, const struct speech *speech)
 {
-	const struct tokenizer *t = g->served->tokenizer;
-
-	for (int i = 0; g->dialects[i]; i++)
-		if (begins_special(t, g->dialects[i]->open))
+	for (int i = 0; dialects[i]; i++)
+		if (begins_special(t, dialects[i]->open))
 			return true;
-	return begins_special(t, g->speech->think_open) || begins_special(t, g->speech->think_close);
+	return begins_special(t, speech->think_open) || begins_special(t, speech->think_close);
 }
 
 /* After everything that counts tokens by their text. */
 static int expand_images(struct generation *g, struct problem *p)
 {
-	const struct image_places places[] = { { g->mark, g->n_mark }, { g->message_at, g->n_message } };
+	const struct image_places places[] = { { g->marks.at, g->marks.n }, { g->messages.at, g->messages.n } };
 
-	return images_expand(&g->images, &g->prompt[0], places, 2, p);
+	return images_expand(&g->images, &g->prompts.of[0], places, 2, p);
 }
 
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
@@ -157,17 +155,18 @@ int chat_prompt(struct generation *g, struct chat *c, struct problem *p)
 	if (!(r = chat_render(g, c, &prompt, p)))
 		r = tokenize(g, &prompt, p);
 	if (!r) {
-		keep_header(g, &prompt);
-		g->dialects = dialects_of(generation_template(g));
-		g->speech = speech_of(generation_template(g));
-		if (special_parts(g))
+		keep_header(&g->past, &prompt);
+		g->tools.dialects = dialects_of(generation_template(g));
+		g->thoughts.speech = speech_of(generation_template(g));
+		if (special_parts(g->served->tokenizer, g->tools.dialects, g->thoughts.speech))
 			g->params.skip_special = false;
-		g->thinking = c->add_generation_prompt && split_opens(g->speech, prompt.out.text.p, prompt.out.text.n);
+		g->thoughts.open = c->add_generation_prompt &&
+		                   split_opens(g->thoughts.speech, prompt.out.text.p, prompt.out.text.n);
 		if (c->go_on)
-			g->thinking = chat_in_thought(g->speech, g->prefill);
-		g->may_think = !g->thinking && !c->go_on && speech_thinks(generation_template(g)) &&
-		               !split_closes(g->speech, prompt.out.text.p, prompt.out.text.n);
-		g->n_mark = prompt_marks(&prompt, g->served->tokenizer, &g->prompt[0], g->mark, g->mark_kind);
+			g->thoughts.open = chat_in_thought(g->thoughts.speech, c->prefill);
+		g->thoughts.may_open = !g->thoughts.open && !c->go_on && speech_thinks(generation_template(g)) &&
+		                       !split_closes(g->thoughts.speech, prompt.out.text.p, prompt.out.text.n);
+		g->marks.n = prompt_marks(&prompt, g->served->tokenizer, &g->prompts.of[0], g->marks.at, g->marks.kind);
 		if (g->params.cache_report)
 			find_messages(g, c, &prompt);
 		r = expand_images(g, p);

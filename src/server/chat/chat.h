@@ -22,7 +22,8 @@ struct chat {
 	int think;                  /* 1 yes, 0 no, -1 as the template has it */
 	int64_t budget;             /* tokens of thought; -1: no bound */
 	bool add_generation_prompt;
-	bool go_on; /* the last message is the assistant's, and the answer is the rest of it */
+	bool go_on;    /* the last message is the assistant's, and the answer is the rest of it */
+	char *prefill; /* text of that message, once it was rendered, or NULL */
 	/* Names of the fields in error messages. */
 	const char *tool_choice_field, *effort_field, *budget_field;
 };
@@ -37,7 +38,7 @@ static inline const struct template *chat_template(const struct generation *g, c
 void chat_init(struct chat *c);
 void chat_fini(struct chat *c);
 
-/* Fills g->prompt[0], marks, tools, dialects and lead. */
+/* Fills g->prompts.of[0], marks, tools, dialects and lead. */
 int chat_prompt(struct generation *g, struct chat *c, struct problem *p);
 /* tool_choice, in the form of chat completions or of the Responses API. */
 int chat_choice(struct chat *c, const struct json *v, struct problem *p);

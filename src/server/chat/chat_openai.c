@@ -86,13 +86,13 @@ static int read_reasoning(struct generation *g, struct chat *c, struct problem *
 	if ((r = field_value(g->body, "reasoning", JSON_OBJECT, &v, p)) ||
 	    (r = field_bool(g->body, "include_reasoning", &told, p)))
 		return r;
-	g->hide_thinking = !told;
+	g->thoughts.hidden = !told;
 	if (!v)
 		return 0;
 	if ((r = fields_check(v, "reasoning", tables, &g->params.warnings, p)) ||
 	    (r = field_value(v, "effort", JSON_STRING, &effort, p)) ||
 	    (r = field_int(v, "max_tokens", 0, INT32_MAX, &c->budget, p)) ||
-	    (r = field_bool(v, "exclude", &g->hide_thinking, p)) || (r = field_bool(v, "enabled", &enabled, p)))
+	    (r = field_bool(v, "exclude", &g->thoughts.hidden, p)) || (r = field_bool(v, "enabled", &enabled, p)))
 		return r;
 	if (effort)
 		c->effort = json_str(effort, &n);
@@ -128,7 +128,7 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)) || !json_len(tools))
 		return r;
 	c->tools = g->made = json_new_array();
-	return tools_of_chat(tools, &g->kinds, &g->params.warnings, g->made, p);
+	return tools_of_chat(tools, &g->tools.kinds, &g->params.warnings, g->made, p);
 }
 
 static int read_logprobs(struct params *a, const struct json *body, struct problem *p)

@@ -187,7 +187,7 @@ static const struct json *last_of(const struct json *messages)
 }
 
 /* Puts the mark into the messages. */
-static int mark_end(struct generation *g, struct chat *c, struct problem *p)
+static int mark_end(struct chat *c, struct problem *p)
 {
 	const struct json *last = last_of(c->messages);
 	struct json *marked;
@@ -201,7 +201,7 @@ static int mark_end(struct generation *g, struct chat *c, struct problem *p)
 		return problem_set(
 			p, 400, "invalid_value", "messages",
 			"messages: to go on from, the last message must be the assistant's, with text and without calls");
-	g->prefill = xstrndup(text, n);
+	c->prefill = xstrndup(text, n);
 	buf_init(&b);
 	buf_put(&b, text, n);
 	buf_puts(&b, here);
@@ -245,11 +245,11 @@ static int fit_and_render(struct generation *g, struct chat *c, struct template_
 	int r;
 
 	if (g->x)
-		use(c, roles_fit(&g->x->model->roles[g->tools != NULL], c->messages));
+		use(c, roles_fit(&g->x->model->roles[g->tools.list != NULL], c->messages));
 	/* Neither a message that the answer continues nor the continuation is a turn of ours. */
 	if (c->go_on) {
 		g->params.turn_replay = c->add_generation_prompt = in->add_generation_prompt = false;
-		if ((r = mark_end(g, c, p)))
+		if ((r = mark_end(c, p)))
 			return r;
 	}
 	recall(g, c, in->tools, in->extra);

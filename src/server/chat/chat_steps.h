@@ -6,7 +6,7 @@
 
 #include "server/chat/chat.h"
 
-/* chat_tools.c: sets g->tools, and *shown to the tools that the template sees (NULL: none). */
+/* chat_tools.c: sets g->tools.list, and *shown to the tools that the template sees (NULL: none). */
 int chat_use_tools(struct generation *g, struct chat *c, const struct json **shown, struct problem *p);
 /* The tokens that the answer is made to say: the end of a thought that is too long, the beginning of a call. */
 int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p);

@@ -7,10 +7,10 @@
 
 void chat_open(struct generation *g, struct choice *c)
 {
-	split_init(&c->split, g->thinking, g->tools, g->dialects);
-	c->split.demanded = g->lead_then.n > 0;
-	if (g->speech)
-		c->split.speech = g->speech;
+	split_init(&c->split, g->thoughts.open, g->tools.list, g->tools.dialects);
+	c->split.demanded = g->led.then.n > 0;
+	if (g->thoughts.speech)
+		c->split.speech = g->thoughts.speech;
 }
 
 void chat_token(struct generation *g, struct choice *c, const struct event *ev)
@@ -128,9 +128,9 @@ void chat_end(struct generation *g, struct choice *c)
 		split_end(&c->split);
 	else if (c->split.held.n)
 		return; /* part of the last token belongs to text that was not asked for */
-	if (!g->remember || !c->said.n || !(message = message_of(c)))
+	if (!g->past.header || !c->said.n || !(message = message_of(c)))
 		return;
-	past_remember(&g->past, message, g->header, &c->said);
+	past_remember(&g->past, message, &c->said);
 	json_free(message);
 }
 

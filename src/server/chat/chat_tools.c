@@ -104,9 +104,9 @@ static bool has_tool(const struct json *tools, const char *name)
 /* The name by which the model knows the tool that the client names so. */
 static const char *flat_name(const struct generation *g, const struct json *tools, const char *name)
 {
-	for (int i = 0; i < g->kinds.n && !has_tool(tools, name); i++)
-		if (!strcmp(g->kinds.kind[i].own, name))
-			return g->kinds.kind[i].name;
+	for (int i = 0; i < g->tools.kinds.n && !has_tool(tools, name); i++)
+		if (!strcmp(g->tools.kinds.kind[i].own, name))
+			return g->tools.kinds.kind[i].name;
 	return name;
 }
 
@@ -130,7 +130,7 @@ static int settle_choice(struct generation *g, struct chat *c, const struct json
 
 static int hold_calls(struct generation *g, struct chat *c, struct problem *p)
 {
-	struct json *callable = tools_callable(c->tools, c->allowed, &g->kinds);
+	struct json *callable = tools_callable(c->tools, c->allowed, &g->tools.kinds);
 	int r;
 
 	if (!(r = settle_choice(g, c, callable, p)))
@@ -158,10 +158,10 @@ int chat_use_tools(struct generation *g, struct chat *c, const struct json **sho
 	if (!template_uses(served_template(g->served, true), "tools"))
 		return problem_set(p, 400, "unsupported_field", "tools",
 		                   "the chat template of this model takes no tools");
-	g->tools = *shown = c->tools;
-	if (g->x && (g->shown = tools_fit(&g->x->model->tool_needs, c->tools)))
-		*shown = g->shown;
-	g->dialects = dialects_of(generation_template(g));
+	g->tools.list = *shown = c->tools;
+	if (g->x && (g->tools.shown = tools_fit(&g->x->model->tool_needs, c->tools)))
+		*shown = g->tools.shown;
+	g->tools.dialects = dialects_of(generation_template(g));
 	return hold_calls(g, c, p);
 }
 
@@ -184,8 +184,8 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 		return problem_set(p, 400, "invalid_value", c->tool_choice_field,
 		                   "%s: a name with < > \" \\ or a line break", c->tool_choice_field);
 	buf_init(&b);
-	if (g->thinking)
-		buf_puts(&b, g->speech->turn ? g->speech->turn : "\n\n");
+	if (g->thoughts.open)
+		buf_puts(&b, g->thoughts.speech->turn ? g->thoughts.speech->turn : "\n\n");
 	d->lead(&b, c->use == TOOLS_NAMED ? c->named : NULL);
 	/* The name is the client's, the rest is ours. */
 	if (c->use == TOOLS_NAMED && (at = strstr(b.p, c->named)))
@@ -198,45 +198,47 @@ static int lead_text(struct generation *g, const struct chat *c, struct tokens *
 
 /* Sets the tokens that end a thought which is too long: its end tag, and the beginning of the content where the form has
  * one; with tools the model chooses what follows. */
-static void end_of_thought(struct generation *g, int32_t close)
+static void end_of_thought(struct led *l, const struct tokenizer *t, const struct speech *how, bool tools,
+                           int32_t close)
 {
-	const struct speech *how = g->speech;
 	struct buf b;
 
 	buf_init(&b);
 	buf_printf(&b, "%s%s%s%s", how == &speech_plain ? "\n" : "", how->think_close, how->turn ? how->turn : "",
-	           how->content_open && !g->tools ? how->content_open : "");
-	if (tokenizer_encode(g->served->tokenizer, b.p, b.n, TOKENIZE_SPECIAL, &g->lead_end, NULL))
-		g->lead_end.n = 0;
+	           how->content_open && !tools ? how->content_open : "");
+	if (tokenizer_encode(t, b.p, b.n, TOKENIZE_SPECIAL, &l->end, NULL))
+		l->end.n = 0;
 	buf_fini(&b);
-	for (size_t i = 0; i < g->lead_end.n; i++)
-		if (g->lead_end.id[i] == close)
+	for (size_t i = 0; i < l->end.n; i++)
+		if (l->end.id[i] == close)
 			return;
-	g->lead_end.n = 0;
-	tokens_put(&g->lead_end, close);
+	l->end.n = 0;
+	tokens_put(&l->end, close);
 }
 
 int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 {
 	const struct tokenizer *t = g->served->tokenizer;
-	const char *open = g->speech->think_open, *close_tag = g->speech->think_close;
+	const struct thoughts *thoughts = &g->thoughts;
+	struct led *l = &g->led;
+	const char *open = thoughts->speech->think_open, *close_tag = thoughts->speech->think_close;
 	int32_t close = tokenizer_find(t, close_tag, strlen(close_tag));
-	bool call = g->tools && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED), thinks;
+	bool call = g->tools.list && (c->use == TOOLS_ANY || c->use == TOOLS_NAMED), thinks;
 	int r;
 
-	if (tokenizer_encode(t, open, strlen(open), TOKENIZE_SPECIAL, &g->lead_open, NULL))
-		g->lead_open.n = 0;
+	if (tokenizer_encode(t, open, strlen(open), TOKENIZE_SPECIAL, &l->open, NULL))
+		l->open.n = 0;
 	/* Text that ordinary tokens spell may be spelled by others. */
-	if (!g->lead_open.n || !tokenizer_is_added(t, g->lead_open.id[0]))
-		g->lead_open.n = 0;
+	if (!l->open.n || !tokenizer_is_added(t, l->open.id[0]))
+		l->open.n = 0;
 	/* Stop strings end the answer, not the thought before it: the engine must know which is which. */
-	thinks = close >= 0 && (g->thinking || (g->may_think && g->lead_open.n));
+	thinks = close >= 0 && (thoughts->open || (thoughts->may_open && l->open.n));
 	if (c->budget < 0 && !call && !(g->params.n_stop && thinks))
 		return 0;
 	/* Without a token that ends thoughts, a thought that the prompt begins cannot be ended.  A thought that the model
 	 * begins by itself is not bounded, and the reply says so; a budget of 0 renders the prompt without one, and a forced
 	 * call comes first. */
-	if (close < 0 && g->thinking && (call || (c->budget >= 0 && speech_thinks(generation_template(g)))))
+	if (close < 0 && thoughts->open && (call || (c->budget >= 0 && speech_thinks(generation_template(g)))))
 		return problem_set(p, 400, "unsupported_field", call ? c->tool_choice_field : c->budget_field,
 		                   "%s: thinking cannot be ended, because %s is not a token of this model",
 		                   call ? c->tool_choice_field : c->budget_field, close_tag);
@@ -244,27 +246,27 @@ int chat_set_lead(struct generation *g, const struct chat *c, struct problem *p)
 		warnings_add(&g->params.warnings.ignored, NULL, c->budget_field);
 	if (close < 0 && !call)
 		return 0;
-	g->lead = (struct lead){ .thinking = g->thinking,
-		                 .open = call || !g->lead_open.n ? -1 : g->lead_open.id[0],
-		                 .opens = g->lead_open.id + 1,
-		                 .n_opens = g->lead_open.n ? (int)g->lead_open.n - 1 : 0,
-		                 .reopens = g->speech->reopens,
+	l->lead = (struct lead){ .thinking = thoughts->open,
+		                 .open = call || !l->open.n ? -1 : l->open.id[0],
+		                 .opens = l->open.id + 1,
+		                 .n_opens = l->open.n ? (int)l->open.n - 1 : 0,
+		                 .reopens = thoughts->speech->reopens,
 		                 .close = close,
 		                 .think_max = c->budget > INT32_MAX || close < 0 ? -1 : (int)c->budget };
-	if (!g->lead.n_opens)
-		g->lead.opens = NULL;
+	if (!l->lead.n_opens)
+		l->lead.opens = NULL;
 	if (c->budget >= 0 && close >= 0)
-		end_of_thought(g, close);
+		end_of_thought(l, t, thoughts->speech, g->tools.list, close);
 	if (call) {
-		if ((r = lead_text(g, c, &g->lead_then, p)))
+		if ((r = lead_text(g, c, &l->then, p)))
 			return r;
 		if (c->use == TOOLS_NAMED)
 			g->params.parallel = false;
 	}
-	g->lead.end = g->lead_end.id;
-	g->lead.n_end = (int)g->lead_end.n;
-	g->lead.then = g->lead_then.id;
-	g->lead.n_then = (int)g->lead_then.n;
-	g->led = true;
+	l->lead.end = l->end.id;
+	l->lead.n_end = (int)l->end.n;
+	l->lead.then = l->then.id;
+	l->lead.n_then = (int)l->then.n;
+	l->on = true;
 	return 0;
 }

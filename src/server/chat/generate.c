@@ -51,15 +51,15 @@ const char *model_shown(const struct generation *g)
 
 void generation_prompts(struct generation *g, int n)
 {
-	g->prompt = xcalloc((size_t)n, sizeof *g->prompt);
-	g->n_prompt = n;
+	g->prompts.of = xcalloc((size_t)n, sizeof *g->prompts.of);
+	g->prompts.n = n;
 	for (int i = 0; i < n; i++)
-		tokens_init(&g->prompt[i]);
+		tokens_init(&g->prompts.of[i]);
 }
 
-static const char *prompt_called(const struct generation *g)
+static const char *prompt_called(const struct prompts *a)
 {
-	return g->prompt_field ? g->prompt_field : "the prompt";
+	return a->called ? a->called : "the prompt";
 }
 
 /* The words that clients look for, to make a history shorter, are in it: "prompt is too
@@ -74,7 +74,7 @@ static int too_long(const struct generation *g, struct problem *p, const char *a
 		p, 400, "context_length_exceeded", NULL,
 		"%s is too long: %s%zu tokens, and %s for the answer; the maximum context length of this model is"
 		" %d tokens, the answer included",
-		prompt_called(g), about, n, most, g->served->ctx_max);
+		prompt_called(&g->prompts), about, n, most, g->served->ctx_max);
 }
 
 int generation_tokenize(struct generation *g, int i, const char *text, size_t n, unsigned flags,
@@ -88,9 +88,9 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	if (g->x && atomic_load(&g->x->gone))
 		return problem_set(p, 499, NULL, NULL, "the client left");
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
-	if (!g->endpoint->any_length && !g->cuts && longest && n / 3 / longest > (size_t)d->ctx_max)
+	if (!g->endpoint->any_length && !g->prompts.cut && longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(g, p, "more than ", n / 3 / longest);
-	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompt[i], &err);
+	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompts.of[i], &err);
 	if (r)
 		return problem_set(p, 400, "invalid_prompt", NULL, "the prompt cannot be tokenised: %s", err.msg);
 	return 0;
@@ -99,12 +99,13 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 /* Empty and overlong prompts. */
 static int check_prompts(struct generation *g, struct problem *p)
 {
-	for (int i = 0; i < g->n_prompt && !g->endpoint->any_length; i++) {
-		if (!g->prompt[i].n)
-			return problem_set(p, 400, "invalid_prompt", g->prompt_field ? g->prompt_field : "prompt",
-			                   "%s is empty", prompt_called(g));
-		if (g->prompt[i].n >= (size_t)g->served->ctx_max + (g->rows != 0)) /* no answer follows rows */
-			return too_long(g, p, "", g->prompt[i].n);
+	for (int i = 0; i < g->prompts.n && !g->endpoint->any_length; i++) {
+		if (!g->prompts.of[i].n)
+			return problem_set(p, 400, "invalid_prompt", g->prompts.called ? g->prompts.called : "prompt",
+			                   "%s is empty", prompt_called(&g->prompts));
+		if (g->prompts.of[i].n >=
+		    (size_t)g->served->ctx_max + (g->rows.kinds != 0)) /* no answer follows rows */
+			return too_long(g, p, "", g->prompts.of[i].n);
 	}
 	return 0;
 }
@@ -156,9 +157,9 @@ static void log_prompts(const struct generation *g)
 {
 	struct buf text;
 
-	for (int i = 0; i < g->n_prompt; i++) {
+	for (int i = 0; i < g->prompts.n; i++) {
 		buf_init(&text);
-		tokenizer_decode(g->served->tokenizer, g->prompt[i].id, g->prompt[i].n, false, &text);
+		tokenizer_decode(g->served->tokenizer, g->prompts.of[i].id, g->prompts.of[i].n, false, &text);
 		access_log_prompt(g->x, text.p, text.n);
 		buf_fini(&text);
 	}
@@ -172,11 +173,39 @@ static void log_params(const struct generation *g)
 	log_debug(
 		"%s: prompts %d of %zu.. tokens, n %d, max_tokens %lld, stream %d, temperature %g, top_p %g, top_k %d, "
 		"min_p %g, penalties %g %g %g, seed %s%llu, %d stop strings, %d stop tokens, %d biases, logprobs %d",
-		g->x->request_id, g->n_prompt, g->n_prompt ? g->prompt[0].n : 0, a->n, (long long)a->max_tokens,
+		g->x->request_id, g->prompts.n, g->prompts.n ? g->prompts.of[0].n : 0, a->n, (long long)a->max_tokens,
 		a->stream, (double)s->temperature, (double)s->top_p, s->top_k, (double)s->min_p,
 		(double)s->repetition_penalty, (double)s->presence_penalty, (double)s->frequency_penalty,
 		a->seeded ? "" : "new ", (unsigned long long)(a->seeded ? s->seed : 0), a->n_stop, a->n_stop_token,
 		s->n_bias, s->n_logprobs);
+}
+
+static void prompts_fini(struct prompts *a)
+{
+	for (int i = 0; i < a->n; i++)
+		tokens_fini(&a->of[i]);
+	free(a->of);
+}
+
+static void led_init(struct led *l)
+{
+	tokens_init(&l->open);
+	tokens_init(&l->end);
+	tokens_init(&l->then);
+}
+
+static void led_fini(struct led *l)
+{
+	tokens_fini(&l->open);
+	tokens_fini(&l->end);
+	tokens_fini(&l->then);
+}
+
+static void rows_wish_fini(struct rows_wish *w)
+{
+	free(w->kind);
+	free(w->from);
+	free(w->second);
 }
 
 struct generation *generation_new(const struct served *served, const struct endpoint *as)
@@ -191,9 +220,7 @@ struct generation *generation_new(const struct served *served, const struct endp
 	g->own = as->own_new ? as->own_new() : NULL;
 	g->own_free = as->own_free;
 	buf_init(&g->echo);
-	tokens_init(&g->lead_open);
-	tokens_init(&g->lead_end);
-	tokens_init(&g->lead_then);
+	led_init(&g->led);
 	return g;
 }
 
@@ -206,9 +233,9 @@ static void free_bodies(struct generation *g)
 {
 	json_free(g->body);
 	json_free(g->made);
-	json_free(g->shown);
-	g->body = g->made = g->shown = NULL;
-	g->tools = NULL;
+	json_free(g->tools.shown);
+	g->body = g->made = g->tools.shown = NULL;
+	g->tools.list = NULL;
 }
 
 void generation_prep_as(struct exchange *x, const struct endpoint *as, struct json *body)
@@ -252,7 +279,7 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as, struct js
 		log_params(g);
 	/* Here, for a large one takes a while to free; its tools are still looked at.  Parts of it that this thread frees
 	 * later, when its client has left, are no other thread's then. */
-	if (!g->tools || allowance_why())
+	if (!g->tools.list || allowance_why())
 		free_bodies(g);
 }
 
@@ -304,12 +331,20 @@ static int refuse_submit(struct problem *p, const struct err *err, const struct 
 	return problem_set(p, err->code == E_ARG ? 400 : 500, NULL, NULL, "%s", err->msg);
 }
 
+/* The rows of prompt i, which has n tokens. */
+static void ask_rows(struct ask *ask, const struct rows_wish *w, int i, int n)
+{
+	ask->rows = w->kind && w->kind[i] ? w->kind[i] : w->kinds;
+	ask->rows_from = w->from ? w->from[i] : n - 1;
+	ask->second = w->second ? w->second[i] : 0;
+}
+
 static int submit(struct generation *g, struct choice *c, struct problem *p)
 {
 	const struct params *a = &g->params;
 	const struct served *d = g->served;
-	const struct tokens *prompt = &g->prompt[c->prompt];
-	int told = g->tell_prompt ? (int)prompt->n - 1 : 0;
+	const struct tokens *prompt = &g->prompts.of[c->prompt];
+	int told = g->prompts.told ? (int)prompt->n - 1 : 0;
 	/* Prompt tokens give the same state whether they are computed as a prompt or forced as output. */
 	struct lead whole = { .open = -1, .close = -1, .think_max = -1, .then = prompt->id + 1, .n_then = told };
 	int32_t stop[STOP_TOKENS_MAX + EOS_TOKENS_MAX];
@@ -327,19 +362,16 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.stop = (const char *const *)a->stop,
 		.n_stop = a->n_stop,
 		.skip_special = a->skip_special,
-		.mark = g->mark,
-		.n_mark = g->n_mark,
-		.mark_kind = g->mark_kind,
+		.mark = g->marks.at,
+		.n_mark = g->marks.n,
+		.mark_kind = g->marks.kind,
 		.cache_salt = a->cache_salt,
 		.adapters = adapters_ask(&g->adapters),
-		.lead = told   ? &whole :
-		        g->led ? &g->lead :
-		                 NULL,
+		.lead = told      ? &whole :
+		        g->led.on ? &g->led.lead :
+		                    NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
-		.rows = g->rows_kind && g->rows_kind[c->prompt] ? g->rows_kind[c->prompt] : g->rows,
-		.rows_from = g->rows_from ? g->rows_from[c->prompt] : (int)prompt->n - 1,
-		.second = g->second ? g->second[c->prompt] : 0,
 		.client = client_number(g->x->client),
 		.deadline_ns = g->x->deadline_ns,
 		.refusal = &why,
@@ -347,14 +379,15 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		.notify_arg = g->x,
 	};
 
+	ask_rows(&ask, &g->rows, c->prompt, (int)prompt->n);
 	for (int i = 0; i < a->n_stop_token; i++)
 		stop[ask.n_stop_token++] = a->stop_token[i];
 	for (int i = 0; i < d->n_eos && i < EOS_TOKENS_MAX && !a->ignore_eos; i++)
 		stop[ask.n_stop_token++] = d->eos[i];
 	/* Choices of one prompt differ by their seed; the first is what n = 1 gives. */
 	ask.sampling.seed = a->seeded ? a->sampling.seed + (uint64_t)(c->index % a->n) : rng_os_seed();
-	if (g->journal)
-		ask.expect = journal_known(g->journal, &ask.n_expect);
+	if (g->stream.journal)
+		ask.expect = journal_known(g->stream.journal, &ask.n_expect);
 	ask.mask = structured_mask(g, stop, ask.n_stop_token);
 	if (engine_submit(d->engine, &ask, &c->req, &err)) {
 		if (ask.mask)
@@ -366,7 +399,7 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 
 static void send_events(struct generation *g, const struct buf *out)
 {
-	g->sent |= out->n > 0;
+	g->stream.sent |= out->n > 0;
 	if (!g->x->detached)
 		conn_stream(g->x->conn, out->p, out->n);
 	else if (out->n)
@@ -376,8 +409,8 @@ static void send_events(struct generation *g, const struct buf *out)
 /* Sends events of the answer itself, which have ids where the stream has a journal. */
 static void send_answer(struct generation *g, struct buf *out)
 {
-	if (g->journal)
-		journal_number(g->journal, out);
+	if (g->stream.journal)
+		journal_number(g->stream.journal, out);
 	send_events(g, out);
 }
 
@@ -398,9 +431,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	server_turn(g->x->srv);
 	(void)fd;
 	(void)what;
-	if (!g->sent && conn_has_room(g->x->conn))
+	if (!g->stream.sent && conn_has_room(g->x->conn))
 		conn_stream(g->x->conn, sign, strlen(sign));
-	g->sent = false;
+	g->stream.sent = false;
 }
 
 static void keep_alive(struct generation *g)
@@ -410,10 +443,10 @@ static void keep_alive(struct generation *g)
 
 	if (!ms || (g->endpoint->stream_type && !g->endpoint->keep_alive))
 		return;
-	g->tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
-	if (!g->tick)
+	g->stream.tick = event_new(g->x->srv->base, -1, EV_PERSIST, on_tick, g);
+	if (!g->stream.tick)
 		fault_no_memory();
-	event_add(g->tick, &every);
+	event_add(g->stream.tick, &every);
 }
 
 static void tell_first(struct generation *g, struct choice *c, struct buf *out)
@@ -437,7 +470,7 @@ void generation_stream(struct generation *g)
 		                  g->endpoint->stream_type ? g->endpoint->stream_type :
 		                                             "text/event-stream; charset=utf-8",
 		                  extra.p);
-	g->streaming = true;
+	g->stream.begun = true;
 	g->x->status = 200;
 	for (int i = 0; i < g->n_choice && !g->endpoint->first_when_started; i++)
 		tell_first(g, &g->choice[i], &out);
@@ -473,9 +506,9 @@ static void answer_nothing(struct generation *g)
 static int submit_more(struct generation *g, struct problem *p)
 {
 	enum { TEXTS_AT_ONCE = 64 };
-	int most = g->rows ? g->n_done + TEXTS_AT_ONCE : g->n_choice, r = 0;
+	int most = g->rows.kinds ? g->n_done + TEXTS_AT_ONCE : g->n_choice, r = 0;
 
-	if (g->rows && g->served->queue_max && most > g->n_done + g->served->queue_max)
+	if (g->rows.kinds && g->served->queue_max && most > g->n_done + g->served->queue_max)
 		most = g->n_done + g->served->queue_max;
 	for (; g->n_submitted < g->n_choice && g->n_submitted < most && !r; g->n_submitted++)
 		r = submit(g, &g->choice[g->n_submitted], p);
@@ -486,22 +519,22 @@ int generation_start(struct exchange *x, struct problem *p)
 {
 	struct generation *g = x->work;
 
-	g->n_choice = g->n_prompt * g->params.n;
+	g->n_choice = g->prompts.n * g->params.n;
 	g->choice = xcalloc((size_t)g->n_choice, sizeof *g->choice);
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 
 		c->index = i;
 		c->prompt = i / g->params.n;
-		c->n_prompt = (int)g->prompt[c->prompt].n;
+		c->n_prompt = (int)g->prompts.of[c->prompt].n;
 		choice_open(g, c);
 	}
 	if (submit_more(g, p))
 		return p->status; /* drop cancels those before it */
 	/* The engine has its copies. */
-	for (int i = 0; i < g->n_prompt && !g->params.cache_report && !g->tell_prompt && !g->rows; i++)
-		tokens_fini(&g->prompt[i]);
-	if (g->journal && x->last_event.asked)
+	for (int i = 0; i < g->prompts.n && !g->params.cache_report && !g->prompts.told && !g->rows.kinds; i++)
+		tokens_fini(&g->prompts.of[i]);
+	if (g->stream.journal && x->last_event.asked)
 		x->srv->metrics.continued++;
 	return 0;
 }
@@ -511,7 +544,7 @@ void generation_ready(struct exchange *x)
 	struct generation *g = x->work;
 	struct problem p;
 
-	if (!g->n_prompt && g->endpoint->nothing)
+	if (!g->prompts.n && g->endpoint->nothing)
 		answer_nothing(g);
 	else if (generation_start(x, &p))
 		exchange_refuse(x, &p);
@@ -527,7 +560,7 @@ static void account(const struct generation *g, const char *how)
 	struct access *a = &g->x->access;
 	int64_t decode = g->t_first ? clock_monotonic_ns() - g->t_first : 0;
 
-	*a = (struct access){ .finish = how, .queue_ns = g->queue_ns };
+	*a = (struct access){ .finish = how, .queue_ns = a->queue_ns };
 	for (int i = 0; i < g->n_choice; i++) {
 		const struct choice *c = &g->choice[i];
 
@@ -555,7 +588,7 @@ static void take_token(struct generation *g, struct choice *c, const struct even
 		histogram_add(&m->next_token, (double)(now - c->t_last) / 1e9, 1);
 	c->t_last = now;
 	c->n_output++;
-	if (g->remember)
+	if (g->past.header)
 		tokens_put(&c->said, ev->token);
 	g->endpoint->token(g, c, ev);
 }
@@ -576,11 +609,11 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->n_accepted = ev->n_accepted;
 	c->n_rejected = ev->n_rejected;
 	c->n_output = ev->n_output;
-	if (g->tell_prompt) {
-		c->n_prompt = (int)g->prompt[c->prompt].n;
+	if (g->prompts.told) {
+		c->n_prompt = (int)g->prompts.of[c->prompt].n;
 		c->n_output -= c->n_prompt - ev->n_prompt;
 	}
-	g->queue_ns = ev->queue_ns;
+	g->x->access.queue_ns = ev->queue_ns;
 	if (!c->index)
 		g->prefix = ev->prefix;
 	metrics_answer(m, ev);
@@ -618,7 +651,7 @@ static void break_off(struct generation *g, const struct problem *why)
 	p.shape = x->route->shape;
 	if (x->detached)
 		g->endpoint->apart_failed(g, &p);
-	if (!g->streaming) {
+	if (!g->stream.begun) {
 		exchange_refuse(x, &p);
 		return;
 	}
@@ -678,10 +711,10 @@ static void finish(struct generation *g)
 	histogram_add(&x->srv->metrics.whole, (double)(clock_monotonic_ns() - x->t_begin) / 1e9, 1);
 	account(g, finish_name(g->choice[0].finish));
 	buf_init(&out);
-	if (g->streaming) {
+	if (g->stream.begun) {
 		g->endpoint->close(g, &out);
-		if (g->journal)
-			journal_number(g->journal, &out);
+		if (g->stream.journal)
+			journal_number(g->stream.journal, &out);
 		end_stream(g, &out);
 	} else {
 		g->endpoint->whole(g, &out);
@@ -711,7 +744,7 @@ static void fail_to_continue(struct generation *g)
 static void tell_progress(struct generation *g, struct choice *c, const struct event *ev, struct buf *out)
 {
 	g->endpoint->progress(g, c, ev, out);
-	if (!g->journal)
+	if (!g->stream.journal)
 		return;
 	send_events(g, out);
 	buf_reset(out);
@@ -722,13 +755,13 @@ static void tell_progress(struct generation *g, struct choice *c, const struct e
 static bool pull(struct generation *g, struct choice *c)
 {
 	/* With a journal one token's events at a time, so that they are the same however tokens come. */
-	size_t most = g->journal ? 1 : FLUSH_BYTES;
+	size_t most = g->stream.journal ? 1 : FLUSH_BYTES;
 	struct conn *conn = g->x->conn;
 	struct event ev;
 	struct buf out;
 
 	buf_init(&out);
-	while (!c->done && (!g->streaming || !conn || conn_has_room(conn))) {
+	while (!c->done && (!g->stream.begun || !conn || conn_has_room(conn))) {
 		size_t taken = 0;
 
 		while (!c->done && taken < most && request_next(c->req, &ev)) {
@@ -738,16 +771,16 @@ static bool pull(struct generation *g, struct choice *c)
 				/* An answer that its API ends has no DONE. */
 				if (!c->index)
 					g->prefix = ev.prefix;
-				if (g->streaming && g->endpoint->first_when_started) {
+				if (g->stream.begun && g->endpoint->first_when_started) {
 					tell_first(g, c, &out);
 					taken++;
 				}
-			} else if (ev.kind == EV_PROGRESS && g->streaming && g->params.progress &&
+			} else if (ev.kind == EV_PROGRESS && g->stream.begun && g->params.progress &&
 			           g->endpoint->progress) {
 				tell_progress(g, c, &ev, &out);
 				taken++;
-			} else if (ev.kind == EV_TOKEN && g->journal &&
-			           !journal_take(g->journal, g->x->srv, ev.token)) {
+			} else if (ev.kind == EV_TOKEN && g->stream.journal &&
+			           !journal_take(g->stream.journal, g->x->srv, ev.token)) {
 				c->done = true;
 				buf_fini(&out);
 				fail_to_continue(g);
@@ -768,13 +801,13 @@ static bool pull(struct generation *g, struct choice *c)
 				return false;
 			} else if (ev.kind == EV_DONE) {
 				take_done(g, c, &ev);
-				if (g->streaming)
+				if (g->stream.begun)
 					tell_first(g, c, &out);
 			}
 		}
 		if (!taken && !c->done)
 			break;
-		if (g->streaming) {
+		if (g->stream.begun) {
 			g->endpoint->delta(g, c, &out);
 			if (c->done)
 				g->endpoint->last(g, c, &out);
@@ -835,7 +868,7 @@ static void discard_bodies(struct generation *g)
 
 	json_add(all, g->body);
 	json_add(all, g->made);
-	json_add(all, g->shown);
+	json_add(all, g->tools.shown);
 	if (g->x && g->x->heavy)
 		workers_discard(g->x->srv, drop_json, all);
 	else
@@ -844,8 +877,8 @@ static void discard_bodies(struct generation *g)
 
 void generation_free(struct generation *g)
 {
-	if (g->tick)
-		event_free(g->tick);
+	if (g->stream.tick)
+		event_free(g->stream.tick);
 	for (int i = 0; i < g->n_choice; i++) {
 		struct choice *c = &g->choice[i];
 
@@ -859,30 +892,22 @@ void generation_free(struct generation *g)
 		for (int k = 0; k < 4; k++)
 			buf_fini(&c->logprobs[k]);
 	}
-	for (int i = 0; i < g->n_prompt; i++)
-		tokens_fini(&g->prompt[i]);
+	prompts_fini(&g->prompts);
 	if (g->own_free)
 		g->own_free(g->own);
 	buf_fini(&g->echo);
-	grammar_unref(g->content);
-	grammar_unref(g->calls);
-	tokens_fini(&g->lead_open);
-	tokens_fini(&g->lead_end);
-	tokens_fini(&g->lead_then);
+	grammar_unref(g->held.content);
+	grammar_unref(g->held.calls);
+	led_fini(&g->led);
 	free(g->choice);
-	free(g->prompt);
-	free(g->rows_from);
-	free(g->rows_kind);
-	free(g->second);
-	free(g->message_at);
+	rows_wish_fini(&g->rows);
+	free(g->messages.at);
 	images_fini(&g->images);
 	past_fini(&g->past);
-	if (g->journal)
-		journal_close(g->journal, g->x->srv);
-	free(g->header);
-	free(g->prefill);
+	if (g->stream.journal)
+		journal_close(g->stream.journal, g->x->srv);
 	discard_bodies(g);
-	tool_kinds_fini(&g->kinds);
+	tool_kinds_fini(&g->tools.kinds);
 	params_fini(&g->params);
 	free(g);
 }
@@ -941,9 +966,9 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 
 void generation_explain(const struct generation *g, struct buf *out)
 {
-	struct explained x = { .ids = &g->prompt[0],
-		               .message_at = g->message_at,
-		               .n_message = g->n_message,
+	struct explained x = { .ids = &g->prompts.of[0],
+		               .message_at = g->messages.at,
+		               .n_message = g->messages.n,
 		               .n_turn = g->past.n_turn,
 		               .n_turn_token = g->past.n_token };
 

@@ -55,69 +55,108 @@ struct choice {
 	int n_thinking;         /* tokens */
 };
 
+/* The prompts of a request, as tokens. */
+struct prompts {
+	struct tokens *of; /* [n] */
+	int n;
+	const char *called; /* what errors call one; NULL: "the prompt" */
+	bool cut;           /* one that is too long is cut by the endpoint, not refused */
+	bool told;          /* all of one but its first token is output, with log-probabilities */
+};
+
+/* Places in the one prompt of a chat; see struct ask. */
+struct marks {
+	int at[MARKS_MAX], n;
+	unsigned char kind[MARKS_MAX];
+};
+
+/* Where messages begin in the one prompt of a chat, with cache_report: see explain.h. */
+struct message_places {
+	int *at, n; /* NULL: not known */
+};
+
+/* The tools of a chat, and how its model calls them. */
+struct tool_set {
+	const struct json *list; /* of body or made, where calls are to be looked for; NULL: not */
+	struct json *shown;      /* with what the template wants of them; NULL: they are shown as they are */
+	struct tool_kinds kinds; /* of those that are not functions */
+	const struct dialect *const *dialects;
+};
+
+/* Thoughts in the answer of a chat. */
+struct thoughts {
+	const struct speech *speech; /* what is around them */
+	bool open;                   /* the prompt ends inside of one */
+	bool may_open;               /* the answer may begin with one */
+	bool hidden;                 /* they are not told */
+};
+
+/* Tokens that an answer is made to say. */
+struct led {
+	bool on;
+	struct lead lead; /* when on; its arrays are those of end and then */
+	struct tokens open, end, then;
+};
+
+/* Rows of each prompt that are wanted in the place of an answer (engine/wanted_rows.h). */
+struct rows_wish {
+	unsigned kinds; /* 0: none */
+	/* [prompts.n] as struct ask has them, with kinds.  NULL: the last row, of one text; kind 0: kinds. */
+	unsigned *kind;
+	int *from, *second;
+};
+
+/* What an answer is held to (structured.h). */
+struct held {
+	struct grammar *content; /* what content is held to; NULL: free */
+	struct grammar *calls;   /* what calls are held to; NULL: free */
+	bool must_call;
+	const struct vocab *vocab; /* with either */
+};
+
+/* The stream of events of a reply. */
+struct reply_stream {
+	bool begun;
+	bool sent;               /* something went out since the last tick */
+	struct event *tick;      /* keeps a quiet one alive; NULL: nothing does */
+	struct journal *journal; /* NULL: none */
+};
+
 struct generation {
 	struct exchange *x;
 	const struct endpoint *endpoint;
 	const struct served *served;
 	struct params params;
 	struct wanted_adapters adapters;
-	struct tokens *prompt; /* [n_prompt] */
-	int n_prompt;
-	struct images images;        /* of a chat: its one prompt's */
-	int mark[MARKS_MAX], n_mark; /* of the one prompt of a chat; see struct ask */
-	unsigned char mark_kind[MARKS_MAX];
-	int *message_at, n_message;  /* with cache_report: see explain.h; NULL: not known */
+	struct prompts prompts;
+	struct images images; /* of a chat: its one prompt's */
+	struct marks marks;
+	struct message_places messages;
 	struct prefix_report prefix; /* of the first choice */
 	struct past past;            /* of a chat, where turns are replayed */
-	bool remember;               /* its answers are kept as turns */
-	char *header;                /* how such a turn begins */
 	struct json *body;           /* kept while choices look at its tools */
 	struct json *made;           /* of body's parts, in the form they are used in; NULL: nothing */
-	struct json *shown;          /* tools with what the template wants of them; NULL: they are shown as they are */
-	const struct json *tools;    /* of body or made, where calls are to be looked for; NULL: not */
-	struct tool_kinds kinds;     /* of tools that are not functions */
-	const struct dialect *const *dialects;
-	const struct speech *speech; /* what is around thoughts */
-	struct lead lead;            /* when led; its arrays are lead_end and lead_then */
-	struct tokens lead_open, lead_end, lead_then;
-	bool led;
-	bool cuts;                /* a prompt that is too long is cut by the endpoint, not refused */
-	const char *prompt_field; /* what errors call the prompt; NULL: "the prompt" */
-	unsigned rows;            /* rows of each prompt are wanted (engine/wanted_rows.h); 0: none */
-	/* [n_prompt] as struct ask has them, with rows.  NULL: the last row, of one text; rows_kind 0: rows. */
-	unsigned *rows_kind;
-	int *rows_from, *second;
-	int n_submitted;         /* choices that the engine was given */
-	bool tell_prompt;        /* all of a prompt but its first token is output, with log-probabilities */
-	bool thinking;           /* the prompt ends inside a thought */
-	bool may_think;          /* the answer may begin with it */
-	bool hide_thinking;      /* thoughts are not told */
-	struct grammar *content; /* what content is held to (structured.h); NULL: free */
-	struct grammar *calls;   /* what calls are held to; NULL: free */
-	bool must_call;
-	const struct vocab *vocab; /* with either */
-	char *prefill;             /* text that the answer goes on from, or NULL */
-	struct buf echo;           /* what a reply repeats of its request, or is made of */
-	void *own; /* made by own_new of the endpoint that read the body; warming changes endpoint afterwards */
+	struct tool_set tools;
+	struct thoughts thoughts;
+	struct led led;
+	struct rows_wish rows;
+	struct held held;
+	struct buf echo; /* what a reply repeats of its request, or is made of */
+	void *own;       /* made by own_new of the endpoint that read the body; warming changes endpoint afterwards */
 	void (*own_free)(void *own);
-	const char *reply_type;  /* of a whole reply; NULL: JSON */
-	int sequence;            /* number of the next event */
-	struct journal *journal; /* of its stream; NULL: none */
-	int64_t created;         /* seconds since 1970; the time that templates print */
+	const char *reply_type; /* of a whole reply; NULL: JSON */
+	struct reply_stream stream;
+	int64_t created; /* seconds since 1970; the time that templates print */
 
-	struct choice *choice; /* [n_choice] */
-	int n_choice, n_done;
-	bool streaming;     /* the stream has begun */
-	struct event *tick; /* keeps a quiet stream alive; NULL: nothing does */
-	bool sent;          /* something went out since the last tick */
-	int64_t t_first;    /* clock of the first token; 0: none yet */
-	int64_t queue_ns;   /* a choice waited so long for the engine */
+	struct choice *choice;             /* [n_choice] */
+	int n_choice, n_submitted, n_done; /* submitted: given to the engine */
+	int64_t t_first;                   /* clock of the first token; 0: none yet */
 };
 
 /* The chat template of this request, once its tools are known: see served_template. */
 static inline const struct template *generation_template(const struct generation *g)
 {
-	return served_template(g->served, g->tools != NULL);
+	return served_template(g->served, g->tools.list != NULL);
 }
 
 /* A generation that has read nothing yet; x->work of an exchange, or for tests. */

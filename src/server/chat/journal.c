@@ -94,7 +94,7 @@ static uint64_t get(const char *p, int n)
 
 static void put_file(const struct generation *g, struct buf *b)
 {
-	const struct tokens *t = &g->prompt[0];
+	const struct tokens *t = &g->prompts.of[0];
 	struct buf prompt;
 
 	buf_init(&prompt);
@@ -231,7 +231,7 @@ int journal_find(struct generation *g, struct problem *p)
 		return r;
 	}
 	j->after = after->place;
-	g->journal = j;
+	g->stream.journal = j;
 	g->created = j->created;
 	return 0;
 }
@@ -239,37 +239,37 @@ int journal_find(struct generation *g, struct problem *p)
 static bool can_resume(const struct generation *g)
 {
 	return g->served->journal_dir && g->endpoint->resumes && g->params.stream && g->params.n == 1 &&
-	       g->n_prompt == 1 && !g->rows && !g->tell_prompt;
+	       g->prompts.n == 1 && !g->rows.kinds && !g->prompts.told;
 }
 
 /* The prompt may be spelled by other tokens here: past answers that this server did not give are tokenised again. */
 static int put_prompt(struct generation *g, struct problem *p)
 {
-	const struct tokens *t = &g->journal->prompt;
-	struct tokens *now = &g->prompt[0];
+	const struct tokens *t = &g->stream.journal->prompt;
+	struct tokens *now = &g->prompts.of[0];
 
 	if (t->n == now->n && !memcmp(t->id, now->id, t->n * sizeof *t->id))
 		return 0;
 	for (size_t i = 0; i < t->n; i++)
 		if (t->id[i] < 0 || t->id[i] >= g->served->vocab)
-			return broken(g->journal, p);
+			return broken(g->stream.journal, p);
 	if (g->images.n_span)
 		return problem_set(
 			p, 409, "other_prompt", NULL,
 			"Last-Event-ID: the prompt of stream %s, which has images, is spelled by other tokens here",
-			g->journal->id);
+			g->stream.journal->id);
 	tokens_fini(now);
 	tokens_init(now);
 	for (size_t i = 0; i < t->n; i++)
 		tokens_put(now, t->id[i]);
-	g->n_mark = g->n_message = 0;
+	g->marks.n = g->messages.n = 0;
 	return 0;
 }
 
 int journal_begin(struct generation *g, struct problem *p)
 {
 	struct sampler_params *s = &g->params.sampling;
-	struct journal *j = g->journal;
+	struct journal *j = g->stream.journal;
 	struct err err;
 
 	if (!can_resume(g))
@@ -287,7 +287,7 @@ int journal_begin(struct generation *g, struct problem *p)
 		unref(j);
 		return 0;
 	}
-	g->journal = j;
+	g->stream.journal = j;
 	return 0;
 }
 

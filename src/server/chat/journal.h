@@ -32,7 +32,7 @@ struct generation;
 struct journal;
 struct server;
 
-/* Worker.  For a request that is asked for again: fills g->journal, g->created and the seed from its file.  Before the body is
+/* Worker.  For a request that is asked for again: fills g->stream.journal, g->created and the seed from its file.  Before the body is
  * read, since templates print the time.  Returns 0 or *p's status: 404 there is no such file, 409 it is of another request or
  * model, 400 the id. */
 int journal_find(struct generation *g, struct problem *p);

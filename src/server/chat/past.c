@@ -213,6 +213,7 @@ void past_fini(struct past *h)
 		turns_give_back(h->turns, h->turn[i]);
 	free(h->turn);
 	free(h->splice);
+	free(h->header);
 	*h = (struct past){ 0 };
 }
 
@@ -456,14 +457,14 @@ void past_splice(struct past *h, struct prompt *p, const struct template_output 
 	free(edit);
 }
 
-void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer)
+void past_remember(const struct past *h, const struct json *message, const struct tokens *answer)
 {
 	struct digest key = next_key(&h->end, message);
 	struct buf text;
 
 	buf_init(&text);
 	json_put(&text, message);
-	turns_put(h->turns, &key, answer, header, text.p, text.n);
+	turns_put(h->turns, &key, answer, h->header, text.p, text.n);
 	buf_fini(&text);
 }
 

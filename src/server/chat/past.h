@@ -27,6 +27,7 @@ struct past {
 	struct digest end;     /* stands for all n messages */
 	struct splice *splice; /* rising; once past_splice was called */
 	int n_splice, n_token; /* tokens: of all of them */
+	char *header;          /* how the turn of the answer begins; NULL: it is not remembered */
 };
 
 /* Everything besides messages that a prompt depends on: tools and template variables as JSON texts, and the
@@ -51,8 +52,8 @@ struct json *past_blank(const struct past *h, const struct json *messages);
  * the turn as it did when it was answered; else (it drops past thinking, say) the
  * rendering is kept. blank: of past_blank. */
 void past_splice(struct past *h, struct prompt *p, const struct template_output *blank, const struct tokenizer *t);
-/* Remembers the answer to this history, whose prompt ended with header. */
-void past_remember(const struct past *h, const struct json *message, const char *header, const struct tokens *answer);
+/* Remembers the answer to this history, which has a header. */
+void past_remember(const struct past *h, const struct json *message, const struct tokens *answer);
 
 /* The messages, to be freed, without what is known to change with every request and to
  * mean nothing: at the beginning of a system message, a line

@@ -89,7 +89,7 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	size_t n;
 	int rc;
 
-	if (g->content)
+	if (g->held.content)
 		return problem_set(p, 400, "invalid_value", field, "%s: the answer's form is said twice", field);
 	if ((form == FORM_RULES || form == FORM_EXPRESSION) && !json_str(v, &n))
 		return field_wrong(p, field, "a string", v);
@@ -105,12 +105,12 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	json_put(&text, made ? made : v);
 	key = key_of(&text);
 	if (g->x)
-		g->content = grammar_store_find(&g->x->model->grammars, &key);
-	rc = g->content ? 0 : compile(form, made ? made : v, &made_now, &err);
+		g->held.content = grammar_store_find(&g->x->model->grammars, &key);
+	rc = g->held.content ? 0 : compile(form, made ? made : v, &made_now, &err);
 	if (made_now)
-		g->content = made_now;
+		g->held.content = made_now;
 	if (made_now && g->x)
-		grammar_store_keep(&g->x->model->grammars, &key, g->content);
+		grammar_store_keep(&g->x->model->grammars, &key, g->held.content);
 	json_free(made);
 	if (rc)
 		return problem_set(p, 400,
@@ -118,8 +118,8 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 		                   rc == E_UNSUPPORTED ? "unsupported_grammar" :
 		                                         "invalid_grammar",
 		                   field, "%s: %s", field, err.msg);
-	if (g->x && !g->vocab)
-		g->vocab = vocab_of(g->x->model);
+	if (g->x && !g->held.vocab)
+		g->held.vocab = vocab_of(g->x->model);
 	return 0;
 }
 
@@ -220,7 +220,7 @@ static int structured_outputs(struct generation *g, const struct json *v, struct
 		if (json_kind(form) != JSON_NULL && (r = hold(g, forms[i].form, form, name, p)))
 			return r;
 	}
-	if (!g->content)
+	if (!g->held.content)
 		return field_wrong(p, "structured_outputs",
 		                   "an object with \"json\", \"regex\", \"choice\" or \"grammar\"", v);
 	return 0;
@@ -293,22 +293,22 @@ static int compile_calls(struct generation *g, const struct dialect *d, int form
 	struct call_marks marks;
 
 	if (form >= 0)
-		return grammar_compile_calls(tools, call_forms[form].form, only, several, &g->calls, err);
+		return grammar_compile_calls(tools, call_forms[form].form, only, several, &g->held.calls, err);
 	constraint_marks(g->served->tokenizer, d->marks, &marks);
-	return grammar_compile_spelled(tools, d->held, &marks, only, several, &g->calls, err);
+	return grammar_compile_spelled(tools, d->held, &marks, only, several, &g->held.calls, err);
 }
 
 /* Tells of the tools whose parameters calls are not held to: those of the grammar, or, without one, all
  * that have any. */
 static void tell_let_go(struct generation *g, const struct json *tools, const char *only)
 {
-	const struct let_go *l = g->calls ? grammar_let_go(g->calls) : NULL;
+	const struct let_go *l = g->held.calls ? grammar_let_go(g->held.calls) : NULL;
 	struct buf *list = &g->params.warnings.let_go;
 	size_t n;
 
 	for (; l; l = l->next)
 		warnings_add(list, NULL, l->name);
-	for (size_t i = 0; i < json_len(tools) && !g->calls; i++) {
+	for (size_t i = 0; i < json_len(tools) && !g->held.calls; i++) {
 		const struct json *f = json_get(json_at(tools, i), "function");
 		const char *own = json_str(json_get(f, "name"), &n);
 
@@ -319,8 +319,8 @@ static void tell_let_go(struct generation *g, const struct json *tools, const ch
 
 int structured_calls(struct generation *g, const struct json *tools, const char *only, bool must, struct problem *p)
 {
-	int i = g->tools ? form_taught(g) : -1;
-	const struct dialect *d = g->tools ? dialect_taught(generation_template(g)) : NULL;
+	int i = g->tools.list ? form_taught(g) : -1;
+	const struct dialect *d = g->tools.list ? dialect_taught(generation_template(g)) : NULL;
 	bool several = g->params.parallel && !(must && only), python;
 	struct digest key;
 	struct buf text;
@@ -330,16 +330,16 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 	if (i < 0 && !(d && d->held))
 		return 0;
 	python = i < 0 ? d->held->spell == SPELL_PYTHON : call_forms[i].form == CALLS_PYTHON;
-	g->must_call = must;
+	g->held.must_call = must;
 	buf_init(&text);
 	buf_printf(&text, "calls %d %d ", i, several);
 	json_put(&text, tools);
 	buf_puts(&text, only ? only : "");
 	key = key_of(&text);
 	if (g->x)
-		g->calls = grammar_store_find(&g->x->model->grammars, &key);
-	if (!g->calls && !(rc = compile_calls(g, d, i, tools, only, several, &err)) && g->x)
-		grammar_store_keep(&g->x->model->grammars, &key, g->calls);
+		g->held.calls = grammar_store_find(&g->x->model->grammars, &key);
+	if (!g->held.calls && !(rc = compile_calls(g, d, i, tools, only, several, &err)) && g->x)
+		grammar_store_keep(&g->x->model->grammars, &key, g->held.calls);
 	/* Calls that Python's or Gemma's form cannot express are not held. */
 	if ((python || (i < 0 && d->held->spell == SPELL_GEMMA)) && (rc == E_LIMIT || rc == E_UNSUPPORTED) &&
 	    !strict(tools)) {
@@ -350,16 +350,16 @@ int structured_calls(struct generation *g, const struct json *tools, const char 
 		return problem_set(p, 400, rc == E_UNSUPPORTED ? "unsupported_schema" : "invalid_schema", "tools",
 		                   "tools: %s", err.msg);
 	tell_let_go(g, tools, only);
-	if (g->x && !g->vocab)
-		g->vocab = vocab_of(g->x->model);
+	if (g->x && !g->held.vocab)
+		g->held.vocab = vocab_of(g->x->model);
 	return 0;
 }
 
 /* Other dialects of the list have the same form behind another tag. */
-static void ways_to_open(const struct generation *g, const struct dialect *first, struct constraint_rules *r)
+static void ways_to_open(const struct dialect *const *dialects, const struct dialect *first, struct constraint_rules *r)
 {
-	for (int i = 0, n = 0; g->dialects[i] && n < CONSTRAINT_OPENS; i++) {
-		const struct dialect *d = g->dialects[i];
+	for (int i = 0, n = 0; dialects[i] && n < CONSTRAINT_OPENS; i++) {
+		const struct dialect *d = dialects[i];
 
 		if (d == first || d->held != first->held)
 			continue;
@@ -370,18 +370,19 @@ static void ways_to_open(const struct generation *g, const struct dialect *first
 
 struct mask_source *structured_mask(const struct generation *g, const int32_t *end, int n_end)
 {
+	const struct speech *speech = g->thoughts.speech;
 	struct constraint_rules r = {
 		.tokenizer = g->served->tokenizer,
-		.vocab = g->vocab,
-		.thinking = g->thinking,
-		.may_think = g->may_think,
-		.think_open = g->speech ? g->speech->think_open : NULL,
-		.think_close = g->speech ? g->speech->think_close : NULL,
-		.reopens = g->speech && g->speech->reopens,
-		.content_open = g->speech ? g->speech->content_open : NULL,
-		.turn = g->speech ? g->speech->turn : NULL,
-		.content = g->content,
-		.call = g->calls,
+		.vocab = g->held.vocab,
+		.thinking = g->thoughts.open,
+		.may_think = g->thoughts.may_open,
+		.think_open = speech ? speech->think_open : NULL,
+		.think_close = speech ? speech->think_close : NULL,
+		.reopens = speech && speech->reopens,
+		.content_open = speech ? speech->content_open : NULL,
+		.turn = speech ? speech->turn : NULL,
+		.content = g->held.content,
+		.call = g->held.calls,
 		.end = end,
 		.n_end = n_end,
 	};
@@ -389,20 +390,20 @@ struct mask_source *structured_mask(const struct generation *g, const int32_t *e
 	struct call_marks marks;
 	int i;
 
-	if ((!g->content && !g->calls) || !g->vocab)
+	if ((!g->held.content && !g->held.calls) || !g->held.vocab)
 		return NULL;
-	i = g->tools ? form_taught(g) : -1;
+	i = g->tools.list ? form_taught(g) : -1;
 	if (i >= 0 && call_forms[i].n_mark) {
 		r.call_alone = true;
 		r.mark = call_forms[i].mark;
 		r.n_mark = call_forms[i].n_mark;
-		r.must_call = g->must_call;
-	} else if (i < 0 && g->calls && (d = dialect_taught(generation_template(g)))->held) {
+		r.must_call = g->held.must_call;
+	} else if (i < 0 && g->held.calls && (d = dialect_taught(generation_template(g)))->held) {
 		constraint_marks(g->served->tokenizer, d->marks, &marks);
 		r.marks = &marks;
 		r.call_open = d->open;
-		ways_to_open(g, d, &r);
-	} else if (g->tools) {
+		ways_to_open(g->tools.dialects, d, &r);
+	} else if (g->tools.list) {
 		r.call_open = "<tool_call>";
 		r.call_close = "</tool_call>";
 	}

@@ -65,7 +65,7 @@ struct endpoint {
 	/* Allocates the endpoint's own state of a request; NULL: it has none. */
 	void *(*own_new)(void);
 	void (*own_free)(void *own);
-	/* Worker: reads the body, which it takes over, into g->params and g->prompt.  Returns 0 or *p's status. */
+	/* Worker: reads the body, which it takes over, into g->params and g->prompts.  Returns 0 or *p's status. */
 	int (*read)(struct generation *g, struct json *body, struct problem *p);
 	void (*open)(struct generation *g, struct choice *c);
 	/* IO thread.  A token came, with the text it made certain. */

@@ -330,7 +330,7 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 		return r;
 	kept = items_parse(&own->tools);
 	c->tools = g->made = json_new_array();
-	r = tools_of_responses(tools, kept, input, &g->kinds, &g->params.warnings, g->made, p);
+	r = tools_of_responses(tools, kept, input, &g->tools.kinds, &g->params.warnings, g->made, p);
 	json_free(kept);
 	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
 		if (!json_len(tools_in_item(json_at(input, i))))
@@ -409,7 +409,7 @@ static void count(struct exchange *x)
 	struct buf b;
 
 	buf_init(&b);
-	buf_printf(&b, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}\n", g->prompt[0].n);
+	buf_printf(&b, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}\n", g->prompts.of[0].n);
 	generation_reply(g, &b);
 	buf_fini(&b);
 }

@@ -19,7 +19,7 @@ static const char *const prefix_of[] = { "rs", "msg", "fc", "ctc", "tsc" };
 
 static const struct tool_kind *kind_of(const struct generation *g, const struct choice *c, int i)
 {
-	return tool_kinds_find(&g->kinds, c->split.text.p + c->split.piece[i].at, c->split.piece[i].n);
+	return tool_kinds_find(&g->tools.kinds, c->split.text.p + c->split.piece[i].at, c->split.piece[i].n);
 }
 
 static enum item item_of(const struct generation *g, const struct choice *c, int i)
@@ -349,7 +349,7 @@ static void put_last(struct generation *g, struct buf *out)
 static void begin(struct generation *g, const char *type, struct buf *out)
 {
 	event_named(out, type);
-	buf_printf(out, "{\"type\":\"%s\",\"sequence_number\":%d", type, g->sequence++);
+	buf_printf(out, "{\"type\":\"%s\",\"sequence_number\":%d", type, ((struct responses *)g->own)->sequence++);
 }
 
 static void put_end(struct buf *out)

@@ -31,6 +31,7 @@ struct responses {
 	bool wants_background; /* its client does not wait for it */
 	struct background *behind; /* once it runs there; NULL: it does not */
 	struct response_end *end;  /* its; NULL as behind is */
+	int sequence;              /* number of the next event of the stream */
 	bool told_begun;           /* response.in_progress was told of one in the background */
 	char conversation[64];     /* that it belongs to; "": none */
 };
