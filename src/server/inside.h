@@ -12,6 +12,7 @@
 #include "server/http/gate.h"
 #include "server/known_models.h"
 #include "server/http/metrics.h"
+#include "server/responses/response_keep.h"
 #include "server/responses/response_store.h"
 #include "server/server.h"
 #include "server/http/workers.h"
@@ -19,46 +20,79 @@
 struct event_base;
 struct evconnlistener;
 
+/* Copies of the options' strings, to which the options point. */
+struct opts_texts {
+	char *host, *cors_origin, *api_key, *api_key_file;
+};
+
+/* Where clients come in. */
+struct listening {
+	struct evconnlistener *at;
+	struct event *again; /* ends a pause for lack of descriptors */
+	int port;
+	const char *unix_path; /* to be removed at the end; NULL: a port is bound */
+};
+
+/* Signals to the process, and the end of the time that answers still have then. */
+struct signals {
+	struct event *on_term, *on_int, *on_hup, *grace;
+};
+
+/* Turns of the loop, in ns: when this one began (0: not yet); the longest. */
+struct loop_clock {
+	struct {
+		int64_t wall, cpu;
+	} turn, longest;
+};
+
+struct connections {
+	struct conn *first;
+	int n, n_refused;   /* counted ones, and those that were too many */
+	int n_busy;         /* with an answer that is not all out */
+	int64_t body_bytes; /* of all bodies being read or prepared */
+};
+
+struct exchanges {
+	struct exchange *rest; /* those at rest */
+	struct exchange **v;   /* every one there is */
+	size_t n, cap;
+};
+
+/* What other threads have for the IO thread. */
+struct mailbox {
+	int pipe[2]; /* rings the IO thread */
+	struct event *ring;
+	/* Under the server's lock. */
+	struct exchange *first, **tail;
+	bool stop_asked;
+};
+
 struct server {
 	struct server_opts opts;
+	struct opts_texts texts;
 	struct known_models known;
 	int queue_max; /* of all that waits; 0: any number */
-	char *host, *cors_origin, *api_key, *api_key_file;
 	struct gate gate;
 	struct clients clients;
 	struct turns *turns;
 	int64_t created; /* seconds since 1970 */
 
 	struct event_base *base;
-	struct evconnlistener *listener;
-	struct event *ring, *accept_again, *grace, *on_term, *on_int, *on_hup;
-	int pipe[2]; /* rings the IO thread */
-	int port;
-	const char *unix_path; /* to be removed at the end; NULL: a port is bound */
+	struct listening listening;
+	struct signals signals;
 	bool stopping;
-	struct {
-		int64_t wall, cpu;
-	} turn, longest; /* of the loop, in ns: when this one began (0: not yet); the longest */
+	struct loop_clock clock;
+	struct connections conns;
+	struct exchanges exchanges;
 
-	struct conn *conns;
-	int n_busy;            /* connections with an answer that is not all out */
-	int n_conn, n_refused; /* counted ones, and those that were too many */
-	int64_t body_bytes;    /* of all bodies being read or prepared */
-
-	struct exchange *rest; /* exchanges at rest */
-	struct exchange **all; /* every one there is */
-	size_t n_all, cap_all;
 	struct metrics metrics;
 	struct response_store responses;
-	struct background *background; /* responses without a connection (responses/response_keep.h) */
-	int n_background;
-	size_t background_bytes; /* of the events of those that run, and of those that are still followed */
+	struct backgrounds backgrounds;
 	struct image_folders image_folders;
 	struct image_hosts image_hosts;
 
 	pthread_mutex_t lock;
-	struct exchange *mail, **mail_tail; /* wants the IO thread; under lock */
-	bool stop_asked;                    /* under lock */
+	struct mailbox mailbox;
 	struct workers workers;
 };
 

@@ -62,7 +62,7 @@ void server_opts_default(struct server_opts *o)
 void server_ring(struct server *s)
 {
 	/* A full pipe means that it rings already. */
-	if (write(s->pipe[1], "", 1) < 0)
+	if (write(s->mailbox.pipe[1], "", 1) < 0)
 		assert(errno == EAGAIN || errno == EINTR);
 }
 
@@ -77,12 +77,12 @@ static void on_ring(evutil_socket_t fd, short what, void *arg)
 	while (read(fd, sink, sizeof sink) == (ssize_t)sizeof sink)
 		;
 	pthread_mutex_lock(&s->lock);
-	stop = s->stop_asked;
-	s->stop_asked = false;
+	stop = s->mailbox.stop_asked;
+	s->mailbox.stop_asked = false;
 	pthread_mutex_unlock(&s->lock);
 	exchange_deliver(s);
 	if (stop)
-		event_active(s->on_term, 0, 0);
+		event_active(s->signals.on_term, 0, 0);
 }
 
 /* ---- stopping ---- */
@@ -90,14 +90,14 @@ static void on_ring(evutil_socket_t fd, short what, void *arg)
 void server_stop(struct server *s)
 {
 	pthread_mutex_lock(&s->lock);
-	s->stop_asked = true;
+	s->mailbox.stop_asked = true;
 	server_ring(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
 void server_conn_gone(struct server *s)
 {
-	if (s->stopping && !s->n_busy)
+	if (s->stopping && !s->conns.n_busy)
 		event_base_loopbreak(s->base);
 }
 
@@ -121,14 +121,14 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 	server_turn(s);
 	(void)fd;
 	(void)what;
-	if (!s->api_key_file && !models)
+	if (!s->opts.api_key_file && !models)
 		log_info("SIGHUP: there is no --api-key-file to be read again");
-	if (!s->api_key_file)
+	if (!s->opts.api_key_file)
 		return;
-	if (clients_reload(&s->clients, s->api_key, s->api_key_file, &added, &gone, &err))
+	if (clients_reload(&s->clients, s->opts.api_key, s->opts.api_key_file, &added, &gone, &err))
 		log_error("SIGHUP: the old keys stay: %s", err.msg);
 	else
-		log_info("SIGHUP: read %s again: %d new, %d gone", s->api_key_file, added, gone);
+		log_info("SIGHUP: read %s again: %d new, %d gone", s->opts.api_key_file, added, gone);
 }
 
 static void on_stop(evutil_socket_t fd, short what, void *arg)
@@ -147,10 +147,10 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 	/* The server goes on listening, to answer 503: a load balancer then chooses another,
 	 * and a probe of /health is told why. */
 	s->stopping = true;
-	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->n_conn,
-	         s->n_busy, s->opts.grace_ms / 1000.0);
-	event_add(s->grace, &tv);
-	if (!s->n_busy)
+	log_info("stopping: %d connections, %d of them with a request; answers may go on for %g s", s->conns.n,
+	         s->conns.n_busy, s->opts.grace_ms / 1000.0);
+	event_add(s->signals.grace, &tv);
+	if (!s->conns.n_busy)
 		event_base_loopbreak(s->base);
 }
 
@@ -184,12 +184,12 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 	(void)l;
 	(void)len;
 	address(sa, peer, sizeof peer);
-	if (s->n_conn < s->opts.connections_max) {
+	if (s->conns.n < s->opts.connections_max) {
 		conn_open(s, fd, peer, true);
 		return;
 	}
 	metrics_refused_connection(&s->metrics);
-	if (s->n_refused < REFUSED_MAX)
+	if (s->conns.n_refused < REFUSED_MAX)
 		conn_open(s, fd, peer, false);
 	else
 		close(fd);
@@ -204,7 +204,7 @@ static void on_accept_error(struct evconnlistener *l, void *arg)
 	server_turn(s);
 	log_error("accept: %s", strerror(errno));
 	evconnlistener_disable(l);
-	event_add(s->accept_again, &tv);
+	event_add(s->listening.again, &tv);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *arg)
@@ -213,8 +213,8 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (s->listener)
-		evconnlistener_enable(s->listener);
+	if (s->listening.at)
+		evconnlistener_enable(s->listening.at);
 }
 
 /* Each connection is a descriptor; take what the system lets us have. */
@@ -241,8 +241,8 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 	int fd;
 
 	if (!*path || strlen(path) >= sizeof a.sun_path)
-		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes, not %zu", s->host,
-		               sizeof a.sun_path - 1, strlen(path));
+		return err_set(err, E_ARG, "host \"%s\": the path of a socket has 1 to %zu bytes, not %zu",
+		               s->opts.host, sizeof a.sun_path - 1, strlen(path));
 	memcpy(a.sun_path, path, strlen(path));
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	if (fd < 0)
@@ -250,17 +250,18 @@ static int listen_unix(struct server *s, const char *path, struct err *err)
 	/* A file refuses a connection as well as a dead server's socket does. */
 	if (!lstat(path, &st) && !S_ISSOCK(st.st_mode)) {
 		close(fd);
-		return err_set(err, E_ARG, "host \"%s\": %s is there and no socket; it is left alone", s->host, path);
+		return err_set(err, E_ARG, "host \"%s\": %s is there and no socket; it is left alone", s->opts.host,
+		               path);
 	}
 	if (connect(fd, (const struct sockaddr *)&a, sizeof a) && errno == ECONNREFUSED)
 		unlink(path);
 	close(fd);
-	s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
-	                                      BACKLOG, (const struct sockaddr *)&a, sizeof a);
-	if (!s->listener)
+	s->listening.at = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
+	                                          BACKLOG, (const struct sockaddr *)&a, sizeof a);
+	if (!s->listening.at)
 		return err_set(err, E_IO, "cannot listen at %s: %s", path, strerror(errno));
-	s->unix_path = s->host + strlen(unix_prefix);
-	evconnlistener_set_error_cb(s->listener, on_accept_error);
+	s->listening.unix_path = s->opts.host + strlen(unix_prefix);
+	evconnlistener_set_error_cb(s->listening.at, on_accept_error);
 	return 0;
 }
 
@@ -272,24 +273,47 @@ static int listen_on(struct server *s, struct err *err)
 	socklen_t n = sizeof bound;
 	int r;
 
-	if (!strncmp(s->host, unix_prefix, strlen(unix_prefix)))
-		return listen_unix(s, s->host + strlen(unix_prefix), err);
+	if (!strncmp(s->opts.host, unix_prefix, strlen(unix_prefix)))
+		return listen_unix(s, s->opts.host + strlen(unix_prefix), err);
 	snprintf(port, sizeof port, "%d", s->opts.port);
-	if ((r = getaddrinfo(s->host, port, &hints, &ai)))
-		return err_set(err, E_ARG, "host \"%s\": %s", s->host, gai_strerror(r));
-	s->listener = evconnlistener_new_bind(s->base, on_accept, s,
-	                                      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE,
-	                                      BACKLOG, ai->ai_addr, (int)ai->ai_addrlen);
+	if ((r = getaddrinfo(s->opts.host, port, &hints, &ai)))
+		return err_set(err, E_ARG, "host \"%s\": %s", s->opts.host, gai_strerror(r));
+	s->listening.at = evconnlistener_new_bind(s->base, on_accept, s,
+	                                          LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE,
+	                                          BACKLOG, ai->ai_addr, (int)ai->ai_addrlen);
 	freeaddrinfo(ai);
-	if (!s->listener)
-		return err_set(err, E_IO, "cannot listen on %s port %d: %s%s", s->host, s->opts.port, strerror(errno),
+	if (!s->listening.at)
+		return err_set(err, E_IO, "cannot listen on %s port %d: %s%s", s->opts.host, s->opts.port,
+		               strerror(errno),
 		               errno == EADDRINUSE ? "; --port N names another one, 0 any that is free" : "");
-	evconnlistener_set_error_cb(s->listener, on_accept_error);
-	if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &n))
+	evconnlistener_set_error_cb(s->listening.at, on_accept_error);
+	if (getsockname(evconnlistener_get_fd(s->listening.at), (struct sockaddr *)&bound, &n))
 		return err_set(err, E_IO, "getsockname: %s", strerror(errno));
-	s->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port :
-	                                              ((struct sockaddr_in *)&bound)->sin_port);
+	s->listening.port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port :
+	                                                        ((struct sockaddr_in *)&bound)->sin_port);
 	return 0;
+}
+
+static char *copy(const char *s)
+{
+	return s ? xstrdup(s) : NULL;
+}
+
+static void keep_texts(struct opts_texts *t, struct server_opts *o)
+{
+	*t = (struct opts_texts){ copy(o->host), copy(o->cors_origin), copy(o->api_key), copy(o->api_key_file) };
+	o->host = t->host;
+	o->cors_origin = t->cors_origin;
+	o->api_key = t->api_key;
+	o->api_key_file = t->api_key_file;
+}
+
+static void free_texts(struct opts_texts *t)
+{
+	free(t->host);
+	free(t->cors_origin);
+	free(t->api_key);
+	free(t->api_key_file);
 }
 
 int server_open(struct server **out, const struct server_opts *opts, struct err *err)
@@ -300,19 +324,11 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	*out = NULL;
 	signal(SIGPIPE, SIG_IGN); /* from the first line of the log on: its reader may be gone */
 	s->opts = *opts;
-	s->host = xstrdup(opts->host);
-	s->opts.host = s->host;
-	s->api_key = opts->api_key ? xstrdup(opts->api_key) : NULL;
-	s->api_key_file = opts->api_key_file ? xstrdup(opts->api_key_file) : NULL;
-	s->opts.api_key = s->api_key;
-	s->opts.api_key_file = s->api_key_file;
-	if (opts->cors_origin)
-		s->cors_origin = xstrdup(opts->cors_origin);
-	s->opts.cors_origin = s->cors_origin;
-	s->gate = (struct gate){ .origins = s->cors_origin, .local = gate_is_local(s->host) };
+	keep_texts(&s->texts, &s->opts);
+	s->gate = (struct gate){ .origins = s->opts.cors_origin, .local = gate_is_local(s->opts.host) };
 	s->created = (int64_t)time(NULL);
-	s->mail_tail = &s->mail;
-	s->pipe[0] = s->pipe[1] = -1;
+	s->mailbox.tail = &s->mailbox.first;
+	s->mailbox.pipe[0] = s->mailbox.pipe[1] = -1;
 	metrics_init(&s->metrics);
 	response_store_init(&s->responses, opts->response_bytes);
 	pthread_mutex_init(&s->lock, NULL);
@@ -334,21 +350,22 @@ int server_open(struct server **out, const struct server_opts *opts, struct err 
 	s->base = event_base_new();
 	if (!s->base)
 		fault_abort();
-	if (file_pipe(s->pipe, O_NONBLOCK)) {
+	if (file_pipe(s->mailbox.pipe, O_NONBLOCK)) {
 		r = err_set(err, E_IO, "pipe: %s", strerror(errno));
 		goto fail;
 	}
-	s->ring = event_new(s->base, s->pipe[0], EV_READ | EV_PERSIST, on_ring, s);
-	s->accept_again = evtimer_new(s->base, on_accept_again, s);
-	s->grace = evtimer_new(s->base, on_grace, s);
-	s->on_term = evsignal_new(s->base, SIGTERM, on_stop, s);
-	s->on_int = evsignal_new(s->base, SIGINT, on_stop, s);
-	s->on_hup = evsignal_new(s->base, SIGHUP, on_reload, s);
-	if (!s->ring || !s->accept_again || !s->grace || !s->on_term || !s->on_int || !s->on_hup)
+	s->mailbox.ring = event_new(s->base, s->mailbox.pipe[0], EV_READ | EV_PERSIST, on_ring, s);
+	s->listening.again = evtimer_new(s->base, on_accept_again, s);
+	s->signals.grace = evtimer_new(s->base, on_grace, s);
+	s->signals.on_term = evsignal_new(s->base, SIGTERM, on_stop, s);
+	s->signals.on_int = evsignal_new(s->base, SIGINT, on_stop, s);
+	s->signals.on_hup = evsignal_new(s->base, SIGHUP, on_reload, s);
+	if (!s->mailbox.ring || !s->listening.again || !s->signals.grace || !s->signals.on_term || !s->signals.on_int ||
+	    !s->signals.on_hup)
 		fault_abort();
 	/* At a terminal that is closed, a server without a file of keys ends. */
-	if (s->api_key_file || !isatty(STDIN_FILENO))
-		event_add(s->on_hup, NULL);
+	if (s->opts.api_key_file || !isatty(STDIN_FILENO))
+		event_add(s->signals.on_hup, NULL);
 	if ((r = listen_on(s, err)))
 		goto fail;
 	*out = s;
@@ -360,7 +377,7 @@ fail:
 
 int server_port(const struct server *s)
 {
-	return s->port;
+	return s->listening.port;
 }
 
 /* aside: some requests wait for other machines, or for models. */
@@ -368,9 +385,9 @@ static void begin(struct server *s, int queue_max, bool aside)
 {
 	s->queue_max = queue_max;
 	workers_open(s, s->opts.prep_threads, aside);
-	event_add(s->ring, NULL);
-	event_add(s->on_term, NULL);
-	event_add(s->on_int, NULL);
+	event_add(s->mailbox.ring, NULL);
+	event_add(s->signals.on_term, NULL);
+	event_add(s->signals.on_int, NULL);
 }
 
 void server_begin(struct server *s, const struct served *served)
@@ -395,7 +412,7 @@ int server_begin_several(struct server *s, size_t budget, int queue_max, void (*
 	if (rc)
 		return rc;
 	if (reread)
-		event_add(s->on_hup, NULL);
+		event_add(s->signals.on_hup, NULL);
 	begin(s, queue_max, true);
 	return 0;
 }
@@ -410,21 +427,21 @@ static int64_t cpu_ns(void)
 
 void server_turn(struct server *s)
 {
-	if (s->turn.wall)
+	if (s->clock.turn.wall)
 		return;
-	s->turn.wall = clock_monotonic_ns();
-	s->turn.cpu = cpu_ns();
+	s->clock.turn.wall = clock_monotonic_ns();
+	s->clock.turn.cpu = cpu_ns();
 }
 
 static void end_turn(struct server *s)
 {
-	int64_t wall = clock_monotonic_ns() - s->turn.wall, cpu = cpu_ns() - s->turn.cpu;
+	int64_t wall = clock_monotonic_ns() - s->clock.turn.wall, cpu = cpu_ns() - s->clock.turn.cpu;
 
-	if (!s->turn.wall)
+	if (!s->clock.turn.wall)
 		return;
-	s->longest.wall = wall > s->longest.wall ? wall : s->longest.wall;
-	s->longest.cpu = cpu > s->longest.cpu ? cpu : s->longest.cpu;
-	s->turn.wall = 0;
+	s->clock.longest.wall = wall > s->clock.longest.wall ? wall : s->clock.longest.wall;
+	s->clock.longest.cpu = cpu > s->clock.longest.cpu ? cpu : s->clock.longest.cpu;
+	s->clock.turn.wall = 0;
 }
 
 int server_run(struct server *s, struct err *err)
@@ -438,11 +455,11 @@ int server_run(struct server *s, struct err *err)
 	if (r < 0)
 		return err_set(err, E_IO, "the event loop failed: %s", strerror(errno));
 	s->stopping = true;
-	while (s->conns)
-		conn_close(s->conns, CAUSE_STOP);
-	for (size_t i = 0; i < s->n_all; i++)
-		if (s->all[i]->detached)
-			exchange_leave(s->all[i], CAUSE_STOP);
+	while (s->conns.first)
+		conn_close(s->conns.first, CAUSE_STOP);
+	for (size_t i = 0; i < s->exchanges.n; i++)
+		if (s->exchanges.v[i]->detached)
+			exchange_leave(s->exchanges.v[i], CAUSE_STOP);
 	known_stop(s);
 	/* No worker may ask an engine anything once its owner closes it. */
 	workers_close(s);
@@ -457,43 +474,41 @@ void server_close(struct server *s)
 		workers_close(s);
 	if (s->base) {
 		s->stopping = true;
-		while (s->conns)
-			conn_close(s->conns, CAUSE_STOP);
-		if (s->listener)
-			evconnlistener_free(s->listener);
-		struct event *const events[] = { s->ring, s->accept_again, s->grace, s->on_term, s->on_int, s->on_hup };
+		while (s->conns.first)
+			conn_close(s->conns.first, CAUSE_STOP);
+		if (s->listening.at)
+			evconnlistener_free(s->listening.at);
+		struct event *const events[] = { s->mailbox.ring,    s->listening.again, s->signals.grace,
+			                         s->signals.on_term, s->signals.on_int,  s->signals.on_hup };
 
 		for (size_t i = 0; i < sizeof events / sizeof *events; i++)
 			if (events[i])
 				event_free(events[i]);
 	}
-	for (size_t i = 0; i < s->n_all; i++) {
-		struct exchange *x = s->all[i];
+	for (size_t i = 0; i < s->exchanges.n; i++) {
+		struct exchange *x = s->exchanges.v[i];
 
 		/* Prepared for a client that had left. */
 		if (x->stage == PREPARING && x->route->endpoint->drop)
 			x->route->endpoint->drop(x);
 	}
 	known_close(s); /* an engine may call for an exchange until it is closed */
-	for (size_t i = 0; i < s->n_all; i++)
-		exchange_free(s->all[i]);
-	free(s->all);
+	for (size_t i = 0; i < s->exchanges.n; i++)
+		exchange_free(s->exchanges.v[i]);
+	free(s->exchanges.v);
 	if (s->base)
 		event_base_free(s->base);
 	for (int i = 0; i < 2; i++)
-		if (s->pipe[i] >= 0)
-			close(s->pipe[i]);
+		if (s->mailbox.pipe[i] >= 0)
+			close(s->mailbox.pipe[i]);
 	pthread_mutex_destroy(&s->lock);
-	if (s->unix_path)
-		unlink(s->unix_path);
+	if (s->listening.unix_path)
+		unlink(s->listening.unix_path);
 	response_store_fini(&s->responses);
 	image_folders_close(&s->image_folders);
 	image_hosts_close(&s->image_hosts);
-	free(s->host);
-	free(s->api_key);
-	free(s->api_key_file);
+	free_texts(&s->texts);
 	clients_close(&s->clients);
 	turns_free(s->turns);
-	free(s->cors_origin);
 	free(s);
 }

@@ -344,13 +344,13 @@ static void put_server(const struct page *p, const struct server *s)
 	const struct metrics *m = &s->metrics;
 	struct turns_stats turns;
 
-	gauge(p, "connections", "Open connections.", s->n_conn);
+	gauge(p, "connections", "Open connections.", s->conns.n);
 	counter(p, "connections_refused_total", "Connections beyond the limit.", m->refused_connections);
 	gauge(p, "loop_longest_seconds", "Longest turn so far of the loop that serves all connections.",
-	      (double)s->longest.wall / 1e9);
+	      (double)s->clock.longest.wall / 1e9);
 	gauge(p, "loop_longest_cpu_seconds",
 	      "Longest turn in time of its processor: others that ran meanwhile do not count.",
-	      (double)s->longest.cpu / 1e9);
+	      (double)s->clock.longest.cpu / 1e9);
 	describe(p, "http_replies_total", "counter", "Replies by class of status.");
 	for (int i = 0; i < 6; i++)
 		if (class[i])
@@ -421,8 +421,8 @@ static void put_adapters(struct buf *b, const struct server *s, const struct ser
 	for (int a = 0; a < d->n_adapter; a++) {
 		bool found = false;
 
-		for (size_t i = 0; i < s->n_all && !found; i++) {
-			const struct generation *g = generation_running(s->all[i]);
+		for (size_t i = 0; i < s->exchanges.n && !found; i++) {
+			const struct generation *g = generation_running(s->exchanges.v[i]);
 
 			if (!g || g->served != d)
 				continue;

@@ -67,8 +67,8 @@ static void list_ready(struct exchange *x)
 
 	buf_init(&b);
 	buf_puts(&b, "{\"object\":\"list\",\"data\":[");
-	for (size_t i = 0; i < s->n_all; i++) {
-		const struct exchange *one = s->all[i];
+	for (size_t i = 0; i < s->exchanges.n; i++) {
+		const struct exchange *one = s->exchanges.v[i];
 
 		if ((one->conn || one->detached) && one->key == x->key && one->route->endpoint->wake == generation_wake)
 			put_rows(&b, one, now);

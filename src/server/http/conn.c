@@ -96,7 +96,7 @@ static bool busy(enum conn_state state)
 
 static void set_state(struct conn *c, enum conn_state state, int ms)
 {
-	c->srv->n_busy += busy(state) - busy(c->state);
+	c->srv->conns.n_busy += busy(state) - busy(c->state);
 	c->state = state;
 	c->deadline = clock_monotonic_ns() + (int64_t)ms * MS;
 	arm(c);
@@ -330,7 +330,7 @@ void conn_stream_end(struct conn *c)
 
 static void forget_body(struct conn *c)
 {
-	c->srv->body_bytes -= (int64_t)c->body_counted;
+	c->srv->conns.body_bytes -= (int64_t)c->body_counted;
 	c->body_counted = 0;
 }
 
@@ -364,9 +364,9 @@ static bool count_body(struct conn *c)
 	/* Four bodies of the largest size at once; more is an attack or a mistake. */
 	int64_t one = c->srv->opts.body_max, most = one > INT64_MAX / 4 ? INT64_MAX : 4 * one;
 
-	c->srv->body_bytes += (int64_t)(c->body.n - c->body_counted);
+	c->srv->conns.body_bytes += (int64_t)(c->body.n - c->body_counted);
 	c->body_counted = c->body.n;
-	return c->srv->body_bytes <= most;
+	return c->srv->conns.body_bytes <= most;
 }
 
 static void body_complete(struct conn *c)
@@ -544,11 +544,11 @@ void conn_open(struct server *s, int fd, const char *peer, bool counted)
 	c->timer = evtimer_new(s->base, on_timer, c);
 	if (!c->bev || !c->timer)
 		fault_abort();
-	c->next = s->conns;
+	c->next = s->conns.first;
 	if (c->next)
 		c->next->prev = c;
-	s->conns = c;
-	*(counted ? &s->n_conn : &s->n_refused) += 1;
+	s->conns.first = c;
+	*(counted ? &s->conns.n : &s->conns.n_refused) += 1;
 	evbuffer_add_cb(output(c), on_output, c);
 	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
 	bufferevent_setwatermark(c->bev, EV_WRITE, CONN_MARK / 2, 0);
@@ -566,15 +566,15 @@ void conn_close(struct conn *c, enum cause why)
 		exchange_leave(c->x, why);
 	else if (c->state == CONN_BODY)
 		metrics_cancelled(&s->metrics, why, LEFT_BODY);
-	s->n_busy -= busy(c->state);
+	s->conns.n_busy -= busy(c->state);
 	forget_body(c);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
-		s->conns = c->next;
+		s->conns.first = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-	*(c->counted ? &s->n_conn : &s->n_refused) -= 1;
+	*(c->counted ? &s->conns.n : &s->conns.n_refused) -= 1;
 	event_free(c->timer);
 	bufferevent_free(c->bev);
 	http_fini(&c->http);
@@ -587,7 +587,7 @@ int conn_cancel(struct server *s, const char *id, size_t n, int key, const struc
 {
 	int count = 0;
 
-	for (struct conn *c = s->conns; c; c = c->next) {
+	for (struct conn *c = s->conns.first; c; c = c->next) {
 		struct http_slice given;
 
 		if (c->state != CONN_BODY || c->key != key || !c->route->endpoint->prep)

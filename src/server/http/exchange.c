@@ -179,10 +179,11 @@ void exchange_free(struct exchange *x)
 
 static struct exchange *take_exchange(struct server *s)
 {
-	struct exchange *x = s->rest;
+	struct exchanges *all = &s->exchanges;
+	struct exchange *x = all->rest;
 
 	if (x) {
-		s->rest = x->next;
+		all->rest = x->next;
 		x->next = NULL;
 		return x;
 	}
@@ -192,17 +193,17 @@ static struct exchange *take_exchange(struct server *s)
 	buf_init(&x->rest);
 	buf_init(&x->warned);
 	buf_init(&x->query);
-	if (s->n_all == s->cap_all) {
-		s->cap_all = s->cap_all ? 2 * s->cap_all : 64;
-		s->all = xrealloc(s->all, size_mul(s->cap_all, sizeof(struct exchange *)));
+	if (all->n == all->cap) {
+		all->cap = all->cap ? 2 * all->cap : 64;
+		all->v = xrealloc(all->v, size_mul(all->cap, sizeof(struct exchange *)));
 	}
-	s->all[s->n_all++] = x;
+	all->v[all->n++] = x;
 	return x;
 }
 
 static void forget_body(struct exchange *x)
 {
-	x->srv->body_bytes -= x->body_counted;
+	x->srv->conns.body_bytes -= x->body_counted;
 	x->body_counted = 0;
 }
 
@@ -378,8 +379,8 @@ static void put_to_rest(struct exchange *x)
 		workers_trim(s);
 	x->heavy = x->detached = false;
 	x->stage = AT_REST;
-	x->next = s->rest;
-	s->rest = x;
+	x->next = s->exchanges.rest;
+	s->exchanges.rest = x;
 }
 
 void request_id(const struct http *h, const char *other, char out[REQUEST_ID_MAX])
@@ -646,8 +647,8 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 	int count = 0;
 
 	problem_set(&p, 499, "request_cancelled", NULL, "the request was cancelled by DELETE /v1/requests");
-	for (size_t i = 0; i < s->n_all; i++) {
-		struct exchange *x = s->all[i];
+	for (size_t i = 0; i < s->exchanges.n; i++) {
+		struct exchange *x = s->exchanges.v[i];
 
 		if (x->stage == AT_REST || x->cancelled || (!x->conn && !x->detached) || x->key != key ||
 		    !x->route->endpoint->prep)
@@ -720,10 +721,10 @@ static void post(struct exchange *x)
 		return;
 	x->queued = true;
 	x->next_mail = NULL;
-	if (!s->mail)
+	if (!s->mailbox.first)
 		server_ring(s);
-	*s->mail_tail = x;
-	s->mail_tail = &x->next_mail;
+	*s->mailbox.tail = x;
+	s->mailbox.tail = &x->next_mail;
 }
 
 void exchange_notify(void *arg)
@@ -793,6 +794,8 @@ static void deliver(struct exchange *x, bool prepared)
 
 void exchange_deliver(struct server *s)
 {
+	struct mailbox *mail = &s->mailbox;
+
 	/* One at a time, since what is delivered may post again; and no more than this
 	 * before sockets have their turn. */
 	for (int n = 0; n < 256; n++) {
@@ -800,10 +803,10 @@ void exchange_deliver(struct server *s)
 		bool prepared = false;
 
 		pthread_mutex_lock(&s->lock);
-		x = s->mail;
+		x = mail->first;
 		if (x) {
-			if (!(s->mail = x->next_mail))
-				s->mail_tail = &s->mail;
+			if (!(mail->first = x->next_mail))
+				mail->tail = &mail->first;
 			x->queued = false;
 			prepared = x->prepared;
 			x->prepared = false;

@@ -108,7 +108,7 @@ static void get(struct exchange *x)
 		get_items(x);
 		return;
 	}
-	behind = background_find(x->srv, x->rest.p, x->key);
+	behind = background_find(&x->srv->backgrounds, x->rest.p, x->key);
 	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
 		get_stream(x, behind);
 		return;
@@ -128,7 +128,7 @@ static void get(struct exchange *x)
 /* A response that runs in the background ends, and is in the store. */
 static void end_background(struct exchange *x)
 {
-	if (background_find(x->srv, x->rest.p, x->key))
+	if (background_find(&x->srv->backgrounds, x->rest.p, x->key))
 		exchange_cancel(x->srv, x->rest.p, x->rest.n, x->key);
 }
 

@@ -28,7 +28,7 @@ struct follower {
 };
 
 struct background {
-	struct background *next; /* of the server's list, while it runs */
+	struct background *next; /* in backgrounds, while it runs */
 	struct exchange *x;      /* whose work it is; NULL: it is over */
 	struct follower *followers;
 	char id[48];
@@ -54,9 +54,9 @@ size_t events_after(const char *p, size_t len, size_t *n)
 	return (size_t)(at - p);
 }
 
-static void free_background(struct background *b, struct server *s)
+static void free_background(struct background *b, struct backgrounds *all)
 {
-	s->background_bytes -= b->events.n;
+	all->bytes -= b->events.n;
 	buf_fini(&b->events);
 	buf_fini(&b->begun);
 	buf_fini(&b->end.object);
@@ -185,7 +185,7 @@ void follower_drop(struct exchange *x)
 	free(f);
 	x->work = NULL;
 	if (!b->x && !b->followers)
-		free_background(b, x->srv);
+		free_background(b, &x->srv->backgrounds);
 }
 
 static void wake_followers(const struct background *b)
@@ -202,9 +202,9 @@ static const struct endpoint follow_endpoint = { .wake = follower_wake,
 	                                         .abandon = follower_drop };
 static const struct route follow_route = { .path = "/v1/responses", .post = true, .endpoint = &follow_endpoint };
 
-struct background *background_find(const struct server *s, const char *id, int key)
+struct background *background_find(const struct backgrounds *all, const char *id, int key)
 {
-	for (struct background *b = s->background; b; b = b->next)
+	for (struct background *b = all->first; b; b = b->next)
 		if (b->key == key && !strcmp(b->id, id))
 			return b;
 	return NULL;
@@ -224,10 +224,10 @@ void background_put(const struct background *b, struct buf *out)
 
 static int judge(const struct exchange *x, struct problem *p)
 {
-	const struct server *s = x->srv;
-	int own = 0, left = BACKGROUND_MAX - s->n_background;
+	const struct backgrounds *all = &x->srv->backgrounds;
+	int own = 0, left = BACKGROUND_MAX - all->n;
 
-	for (const struct background *b = s->background; b; b = b->next)
+	for (const struct background *b = all->first; b; b = b->next)
 		own += !strcmp(b->x->client, x->client);
 	if (!left)
 		problem_set(p, 503, "overloaded", NULL, "%d responses are in the background, which are the most",
@@ -245,7 +245,7 @@ static struct background *new_background(struct exchange *x)
 {
 	struct generation *g = x->work;
 	struct background *b = xcalloc(1, sizeof *b);
-	struct server *s = x->srv;
+	struct backgrounds *all = &x->srv->backgrounds;
 
 	b->x = x;
 	b->key = x->key;
@@ -254,9 +254,9 @@ static struct background *new_background(struct exchange *x)
 	buf_init(&b->begun);
 	buf_init(&b->end.object);
 	buf_init(&b->events);
-	b->next = s->background;
-	s->background = b;
-	s->n_background++;
+	b->next = all->first;
+	all->first = b;
+	all->n++;
 	return b;
 }
 
@@ -291,16 +291,16 @@ void background_ready(struct exchange *x)
 void background_events(struct generation *g, const char *p, size_t n)
 {
 	struct background *b = ((struct responses *)g->own)->behind;
-	struct server *s = g->x->srv;
+	struct backgrounds *all = &g->x->srv->backgrounds;
 
 	if (b->dropped)
 		return;
-	if (s->background_bytes + n > s->responses.bytes_max) {
+	if (all->bytes + n > g->x->srv->responses.bytes_max) {
 		b->dropped = true;
-		s->background_bytes -= b->events.n;
+		all->bytes -= b->events.n;
 		buf_fini(&b->events);
 	} else {
-		s->background_bytes += n;
+		all->bytes += n;
 		buf_put(&b->events, p, n);
 	}
 	wake_followers(b);
@@ -340,7 +340,7 @@ static void put_faulted(struct background *b)
 static void background_over(struct background *b, const struct generation *g, struct server *s)
 {
 	const struct responses *own = g ? g->own : NULL;
-	struct background **at = &s->background;
+	struct background **at = &s->backgrounds.first;
 	struct buf none;
 
 	buf_init(&none);
@@ -353,16 +353,16 @@ static void background_over(struct background *b, const struct generation *g, st
 	while (*at != b)
 		at = &(*at)->next;
 	*at = b->next;
-	s->n_background--;
+	s->backgrounds.n--;
 	b->x = NULL;
 	wake_followers(b);
 	if (!b->followers)
-		free_background(b, s);
+		free_background(b, &s->backgrounds);
 }
 
 void background_drop(struct exchange *x)
 {
-	struct background *b = x->srv->background;
+	struct background *b = x->srv->backgrounds.first;
 
 	while (b && b->x != x)
 		b = b->next;

@@ -17,7 +17,13 @@ struct buf;
 struct exchange;
 struct generation;
 struct problem;
-struct server;
+
+/* Those of a server. */
+struct backgrounds {
+	struct background *first; /* those that run */
+	int n;
+	size_t bytes; /* of the events of those that run, and of those that are still followed */
+};
 
 enum { BACKGROUND_MAX = 64 }; /* that run or wait at once, of all clients */
 
@@ -28,7 +34,7 @@ void background_events(struct generation *g, const char *p, size_t n);
 void background_failed(struct generation *g, const struct problem *p);
 
 /* The response of that id and key that runs in the background, or NULL. */
-struct background *background_find(const struct server *s, const char *id, int key);
+struct background *background_find(const struct backgrounds *all, const char *id, int key);
 /* Appends it as it is now. */
 void background_put(const struct background *b, struct buf *out);
 /* Whether its events are kept. */
