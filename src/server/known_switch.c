@@ -72,7 +72,7 @@ static int gave_up(const struct exchange *x, const struct known_model *m, int64_
 	if (m->failures != failures)
 		return problem_set(p, 503, "model_unusable", "model", "the model \"%s\" cannot be loaded: %s",
 		                   m->about.name, m->why.msg);
-	if (x->deadline_ns && clock_monotonic_ns() >= x->deadline_ns)
+	if (x->deadline.ns && clock_monotonic_ns() >= x->deadline.ns)
 		return problem_set(p, 504, "deadline", NULL, "the deadline passed while the request waited for \"%s\"",
 		                   m->about.name);
 	return m->removed ? KNOWN_AGAIN : refuse(&m->srv->known, m, p);
@@ -143,7 +143,7 @@ static int wait_for(struct exchange *x, struct known_model *m, struct problem *p
 	aside = !r;
 	pthread_mutex_lock(&k->lock);
 	while (m->grants == grants && !r && !(r = gave_up(x, m, failures, p)))
-		wait_changed(k, x->deadline_ns);
+		wait_changed(k, x->deadline.ns);
 	x->waited.on = NULL;
 	x->waited.ns += clock_monotonic_ns() - begin;
 	if (m->grants != grants) {

@@ -76,7 +76,7 @@ int opening_render(struct opening *o, const char *path, const char *body, size_t
                    int *system, struct err *err)
 {
 	const struct endpoint *endpoint = endpoint_of(path);
-	struct exchange x = { .srv = &o->server, .model = &o->model, .key = NO_KEY };
+	struct exchange x = { .srv = &o->server, .model = &o->model, .from.key = NO_KEY };
 	struct generation *g;
 	int rc;
 

@@ -201,7 +201,7 @@ static const struct endpoint *endpoint_of(const struct exchange *x, const struct
 {
 	if (!json_get(body, "messages"))
 		return json_get(body, "input") ? &responses_endpoint : &completions_endpoint;
-	return x->anthropic || json_get(body, "system") ? &messages_endpoint : &chat_endpoint;
+	return x->headers.anthropic || json_get(body, "system") ? &messages_endpoint : &chat_endpoint;
 }
 
 /* Reads a body, which is taken over, as its endpoint would: then there is x->problem, or a generation with its tokens.
@@ -212,7 +212,7 @@ static struct generation *read_prompt(struct exchange *x, struct json *body, boo
 
 	if (!body)
 		return NULL;
-	x->cache_report = true;
+	x->headers.cache_report = true;
 	generation_prep_as(x, endpoint_of(x, body), body);
 	g = x->work;
 	if (one && !x->problem.status && g->prompts.n > 1)

@@ -37,7 +37,7 @@ static void put_row(struct buf *b, const struct exchange *x, const struct choice
 	json_put_double(b, (double)(now - x->t_begin) / 1e9);
 	if (c) {
 		buf_puts(b, ",\"client\":");
-		json_put_cstr(b, x->client);
+		json_put_cstr(b, x->from.client);
 		buf_printf(b, ",\"choice\":%d", c->index);
 		put_choice(b, x->work, c);
 	} else {
@@ -70,7 +70,8 @@ static void list_ready(struct exchange *x)
 	for (size_t i = 0; i < s->exchanges.n; i++) {
 		const struct exchange *one = s->exchanges.v[i];
 
-		if ((one->conn || one->detached) && one->key == x->key && one->route->endpoint->wake == generation_wake)
+		if ((one->conn || one->detached) && one->from.key == x->from.key &&
+		    one->route->endpoint->wake == generation_wake)
 			put_rows(&b, one, now);
 	}
 	buf_puts(&b, "]}\n");
@@ -83,7 +84,7 @@ const struct endpoint requests_list_endpoint = { .ready = list_ready };
 
 static void ready(struct exchange *x)
 {
-	int n = exchange_cancel(x->srv, x->rest.p, x->rest.n, x->key);
+	int n = exchange_cancel(x->srv, x->rest.p, x->rest.n, x->from.key);
 	struct problem p;
 	struct buf b;
 

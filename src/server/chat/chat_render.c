@@ -146,7 +146,7 @@ static void recall(struct generation *g, struct chat *c, const struct json *tool
 		return;
 	if (s->opts.drop_volatile)
 		use(c, past_drop_volatile(c->messages));
-	context.key = g->x->key;
+	context.key = g->x->from.key;
 	context.model = g->x->model->serial;
 	if (s->opts.turn_replay && g->params.turn_replay) {
 		past_fini(&g->past);

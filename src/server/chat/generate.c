@@ -144,13 +144,13 @@ static void name_client(struct exchange *x, const struct json *body)
 	const char *user = NULL;
 	size_t n = 0;
 
-	if (x->keyed)
+	if (x->from.keyed)
 		return;
 	for (int i = 0; i < 2 && !user; i++)
 		user = json_str(json_get(body, names[i]), &n);
 	if (!user)
 		user = json_str(json_get(json_get(body, "metadata"), "user_id"), &n);
-	client_name(user, user ? n : 0, x->peer, x->client);
+	client_name(user, user ? n : 0, x->from.peer, x->from.client);
 }
 
 static void log_prompts(const struct generation *g)
@@ -254,7 +254,7 @@ void generation_prep_as(struct exchange *x, const struct endpoint *as, struct js
 	g->images.store = &x->model->images;
 	g->images.folders = &x->srv->image_folders;
 	g->images.hosts = &x->srv->image_hosts;
-	g->params.cache_report = x->cache_report;
+	g->params.cache_report = x->headers.cache_report;
 	x->work = g;
 	if (!as->takes_texts && !as->any_length && only_embeds(g->served)) {
 		problem_set(&x->problem, 400, "unsupported_model", "model",
@@ -372,8 +372,8 @@ static int submit(struct generation *g, struct choice *c, struct problem *p)
 		                    NULL,
 		.priority = a->priority,
 		.n_draft = a->n_draft,
-		.client = client_number(g->x->client),
-		.deadline_ns = g->x->deadline_ns,
+		.client = client_number(g->x->from.client),
+		.deadline_ns = g->x->deadline.ns,
 		.refusal = &why,
 		.notify = exchange_notify,
 		.notify_arg = g->x,
@@ -534,7 +534,7 @@ int generation_start(struct exchange *x, struct problem *p)
 	/* The engine has its copies. */
 	for (int i = 0; i < g->prompts.n && !g->params.cache_report && !g->prompts.told && !g->rows.kinds; i++)
 		tokens_fini(&g->prompts.of[i]);
-	if (g->stream.journal && x->last_event.asked)
+	if (g->stream.journal && x->headers.last_event.asked)
 		x->srv->metrics.continued++;
 	return 0;
 }
@@ -676,7 +676,7 @@ static void fail(struct generation *g, const struct err *err)
 	if (err->code == E_LATE) {
 		problem_set(&p, 504, "deadline", NULL, "%s", err->msg);
 		account(g, "cancelled");
-		g->x->cause = CAUSE_DEADLINE;
+		g->x->cancel.cause = CAUSE_DEADLINE;
 		exchange_cancelled(g->x, stage_of(g));
 	} else if (err->code == E_FAULT || err->code == E_MEMORY) {
 		exchange_fault(&p, err->code);

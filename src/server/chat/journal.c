@@ -199,7 +199,7 @@ static int parse(struct journal *j, const struct generation *g, const struct buf
 
 int journal_find(struct generation *g, struct problem *p)
 {
-	const struct last_event *after = &g->x->last_event;
+	const struct last_event *after = &g->x->headers.last_event;
 	struct journal *j;
 	struct buf path, b;
 	struct err err;

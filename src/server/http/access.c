@@ -23,7 +23,8 @@ static void put_line(struct buf *b, const struct exchange *x, double whole_ms)
 {
 	const struct access *a = &x->access;
 
-	buf_printf(b, "%s %s %s %s: %d %s", x->request_id, x->peer, x->client, x->route->path, x->status, finish_of(x));
+	buf_printf(b, "%s %s %s %s: %d %s", x->request_id, x->from.peer, x->from.client, x->route->path, x->status,
+	           finish_of(x));
 	if (a->n_prompt) {
 		buf_printf(b, ", prompt %d, cached %d, output %d, queued %.0f ms", a->n_prompt, a->n_cached,
 		           a->n_output, ms(a->queue_ns));
@@ -51,8 +52,8 @@ static void put_members(struct buf *b, const struct exchange *x, double whole_ms
 
 	buf_puts(b, "\"event\":\"request\"");
 	put_member(b, "id", x->request_id);
-	put_member(b, "client", x->client);
-	put_member(b, "peer", x->peer);
+	put_member(b, "client", x->from.client);
+	put_member(b, "peer", x->from.peer);
 	put_member(b, "path", x->route->path);
 	buf_printf(b, ",\"status\":%d", x->status);
 	put_member(b, "finish", finish_of(x));

@@ -22,6 +22,14 @@ struct client_key {
 	char *name, *secret;
 };
 
+/* The sender of a request. */
+struct sender {
+	int key;                 /* which of the server's keys it came with, or NO_KEY */
+	char client[CLIENT_MAX]; /* the client that it counts for */
+	bool keyed;              /* by its key, whatever the body says */
+	char peer[64];           /* address:port, or "unix" */
+};
+
 struct clients {
 	struct client_key *key;
 	int n; /* keys, revoked ones included; 0: no key is needed */

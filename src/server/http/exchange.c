@@ -170,8 +170,8 @@ void exchange_free(struct exchange *x)
 	buf_fini(&x->body);
 	buf_fini(&x->rest);
 	buf_fini(&x->warned);
-	if (x->late)
-		event_free(x->late);
+	if (x->deadline.late)
+		event_free(x->deadline.late);
 	if (x->waited.tick)
 		event_free(x->waited.tick);
 	free(x);
@@ -217,7 +217,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	struct problem p;
 
 	server_turn(x->srv);
-	if (x->stage != PREPARING || x->cancelled || !x->conn)
+	if (x->stage != PREPARING || x->cancel.by_us || !x->conn)
 		return;
 	problem_set(&p, 504, "deadline", NULL, "the deadline passed while the request was prepared");
 	cancel(x, CAUSE_DEADLINE, &p);
@@ -225,24 +225,24 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 static void arm_late(struct exchange *x)
 {
-	int64_t left = x->deadline_ns - clock_monotonic_ns();
+	int64_t left = x->deadline.ns - clock_monotonic_ns();
 	struct timeval tv;
 
-	if (!x->deadline_ns)
+	if (!x->deadline.ns)
 		return;
-	if (!x->late)
-		x->late = evtimer_new(x->srv->base, on_late, x);
-	if (!x->late)
+	if (!x->deadline.late)
+		x->deadline.late = evtimer_new(x->srv->base, on_late, x);
+	if (!x->deadline.late)
 		fault_no_memory();
 	left = left > 0 ? left : 0;
 	tv = (struct timeval){ left / 1000000000, left % 1000000000 / 1000 };
-	event_add(x->late, &tv);
+	event_add(x->deadline.late, &tv);
 }
 
 static void disarm_late(struct exchange *x)
 {
-	if (x->late)
-		event_del(x->late);
+	if (x->deadline.late)
+		event_del(x->deadline.late);
 }
 
 /* ---- that it waits for its model ----
@@ -308,7 +308,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	server_turn(x->srv);
 	(void)fd;
 	(void)what;
-	if (x->stage != PREPARING || x->cancelled || !x->conn || !known_waits(x, &k))
+	if (x->stage != PREPARING || x->cancel.by_us || !x->conn || !known_waits(x, &k))
 		return;
 	tell_waiting(x, k.name, k.why);
 	arm_tick(x);
@@ -503,27 +503,27 @@ void exchange_begin(struct conn *c, const struct route *route, struct buf *body)
 	x->body_counted = (int64_t)x->body.n;
 	buf_init(body);
 	x->t_begin = clock_monotonic_ns();
-	x->deadline_ns = read_deadline(&c->http, x->t_begin);
+	x->deadline.ns = read_deadline(&c->http, x->t_begin);
 	x->status = 0;
 	x->problem.status = 0;
 	x->model = NULL;
-	x->prepared = false;
-	x->cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
-	                  http_slice_is(http_field(&c->http, "x-cache-report"), "true");
-	x->anthropic = http_field(&c->http, "anthropic-version").n > 0;
+	x->mail.prepared = false;
+	x->headers.cache_report = http_slice_is(http_field(&c->http, "x-cache-report"), "1") ||
+	                          http_slice_is(http_field(&c->http, "x-cache-report"), "true");
+	x->headers.anthropic = http_field(&c->http, "anthropic-version").n > 0;
 	x->access = (struct access){ 0 };
-	x->cause = CAUSE_LEFT;
-	x->cancelled = x->faulted = false;
-	clients_admit(&c->srv->clients, &c->http, &x->key);
-	x->keyed = clients_name(&c->srv->clients, x->key, x->client);
-	if (!x->keyed)
-		client_name(NULL, 0, c->peer, x->client);
+	x->cancel.cause = CAUSE_LEFT;
+	x->cancel.by_us = x->faulted = false;
+	clients_admit(&c->srv->clients, &c->http, &x->from.key);
+	x->from.keyed = clients_name(&c->srv->clients, x->from.key, x->from.client);
+	if (!x->from.keyed)
+		client_name(NULL, 0, c->peer, x->from.client);
 	atomic_store(&x->gone, false);
-	snprintf(x->peer, sizeof x->peer, "%s", c->peer);
-	x->last_event = last_event_read(http_field(&c->http, "last-event-id"));
+	snprintf(x->from.peer, sizeof x->from.peer, "%s", c->peer);
+	x->headers.last_event = last_event_read(http_field(&c->http, "last-event-id"));
 	random_id(x->id);
-	if (x->last_event.sound)
-		snprintf(x->id, sizeof x->id, "%s", x->last_event.answer);
+	if (x->headers.last_event.sound)
+		snprintf(x->id, sizeof x->id, "%s", x->headers.last_event.answer);
 	request_id(&c->http, x->id, x->request_id);
 	buf_put(&x->query, c->http.query.p, c->http.query.n);
 	if (route->prefix) {
@@ -562,17 +562,14 @@ struct exchange *exchange_detach(struct exchange *x, const struct route *route)
 	y->conn->x = y;
 	y->route = route;
 	y->t_begin = x->t_begin;
-	y->deadline_ns = 0;
+	y->deadline.ns = 0;
 	y->status = 0;
 	y->problem.status = 0;
 	y->model = NULL;
-	y->cache_report = y->anthropic = y->cancelled = y->faulted = false;
+	y->headers.cache_report = y->headers.anthropic = y->cancel.by_us = y->faulted = false;
 	y->access = (struct access){ 0 };
-	y->cause = CAUSE_LEFT;
-	y->key = x->key;
-	y->keyed = x->keyed;
-	memcpy(y->client, x->client, sizeof y->client);
-	memcpy(y->peer, x->peer, sizeof y->peer);
+	y->cancel.cause = CAUSE_LEFT;
+	y->from = x->from;
 	memcpy(y->request_id, x->request_id, sizeof y->request_id);
 	memcpy(y->waited.header, x->waited.header, sizeof y->waited.header);
 	y->waited.began = x->waited.began;
@@ -600,10 +597,10 @@ void exchange_end(struct exchange *x)
 void exchange_leave(struct exchange *x, enum cause why)
 {
 	x->conn = NULL;
-	if (!x->cancelled)
-		x->cause = why;
+	if (!x->cancel.by_us)
+		x->cancel.cause = why;
 	atomic_store(&x->gone, true);
-	if (x->stage == PREPARING && !x->cancelled)
+	if (x->stage == PREPARING && !x->cancel.by_us)
 		exchange_cancelled(x, LEFT_PREPARING);
 	if (x->stage == PREPARING)
 		known_wake(x->srv);
@@ -615,23 +612,24 @@ void exchange_leave(struct exchange *x, enum cause why)
 void exchange_cancelled(struct exchange *x, enum left_at at)
 {
 	x->access.finish = "cancelled";
-	metrics_cancelled(&x->srv->metrics, x->cause, at);
+	metrics_cancelled(&x->srv->metrics, x->cancel.cause, at);
 	if (!*x->access.why)
-		snprintf(x->access.why, sizeof x->access.why, "%s while %s", cause_names[x->cause], stage_names[at]);
+		snprintf(x->access.why, sizeof x->access.why, "%s while %s", cause_names[x->cancel.cause],
+		         stage_names[at]);
 }
 
 /* ---- cancelling by name ---- */
 
 static void cancel(struct exchange *x, enum cause why, const struct problem *p)
 {
-	x->cause = why;
-	x->cancelled = true;
+	x->cancel.cause = why;
+	x->cancel.by_us = true;
 	if (x->stage == PREPARING) {
 		/* The worker sees gone and stops early; its post then refuses. */
 		atomic_store(&x->gone, true);
 		known_wake(x->srv);
 		exchange_cancelled(x, LEFT_PREPARING);
-		x->cancel_problem = *p;
+		x->cancel.problem = *p;
 		if (workers_take_back(x->srv, x))
 			exchange_refuse(x, p);
 	} else if (x->route->endpoint->stop) {
@@ -650,7 +648,7 @@ int exchange_cancel(struct server *s, const char *id, size_t n, int key)
 	for (size_t i = 0; i < s->exchanges.n; i++) {
 		struct exchange *x = s->exchanges.v[i];
 
-		if (x->stage == AT_REST || x->cancelled || (!x->conn && !x->detached) || x->key != key ||
+		if (x->stage == AT_REST || x->cancel.by_us || (!x->conn && !x->detached) || x->from.key != key ||
 		    !x->route->endpoint->prep)
 			continue;
 		if ((strlen(x->request_id) == n && !memcmp(x->request_id, id, n)) ||
@@ -717,14 +715,14 @@ static void post(struct exchange *x)
 	struct server *s = x->srv;
 
 	/* under the lock */
-	if (x->queued)
+	if (x->mail.queued)
 		return;
-	x->queued = true;
-	x->next_mail = NULL;
+	x->mail.queued = true;
+	x->mail.next = NULL;
 	if (!s->mailbox.first)
 		server_ring(s);
 	*s->mailbox.tail = x;
-	s->mailbox.tail = &x->next_mail;
+	s->mailbox.tail = &x->mail.next;
 }
 
 void exchange_notify(void *arg)
@@ -763,7 +761,7 @@ void exchange_prepare(struct exchange *x)
 		problem_set(&x->problem, 400, "too_much_work", NULL, "%s", a.why);
 	x->heavy = n > HEAVY_BYTES || all - a.left > HEAVY_STEPS;
 	pthread_mutex_lock(&s->lock);
-	x->prepared = true;
+	x->mail.prepared = true;
 	post(x);
 	pthread_mutex_unlock(&s->lock);
 	allowance_settle(&a);
@@ -779,8 +777,8 @@ static void deliver(struct exchange *x, bool prepared)
 		x->srv->metrics.faults += x->faulted;
 		if (!x->conn)
 			put_to_rest(x);
-		else if (x->cancelled)
-			exchange_refuse(x, &x->cancel_problem);
+		else if (x->cancel.by_us)
+			exchange_refuse(x, &x->cancel.problem);
 		else if (x->problem.status)
 			exchange_refuse(x, &x->problem);
 		else
@@ -805,11 +803,11 @@ void exchange_deliver(struct server *s)
 		pthread_mutex_lock(&s->lock);
 		x = mail->first;
 		if (x) {
-			if (!(mail->first = x->next_mail))
+			if (!(mail->first = x->mail.next))
 				mail->tail = &mail->first;
-			x->queued = false;
-			prepared = x->prepared;
-			x->prepared = false;
+			x->mail.queued = false;
+			prepared = x->mail.prepared;
+			x->mail.prepared = false;
 		}
 		pthread_mutex_unlock(&s->lock);
 		if (!x)

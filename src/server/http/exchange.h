@@ -124,6 +124,31 @@ struct waited {
 	bool began;                  /* the stream has begun */
 };
 
+/* What its header says besides what http.h reads. */
+struct asked_headers {
+	bool cache_report;
+	bool anthropic; /* its client speaks that API */
+	struct last_event last_event;
+};
+
+struct deadline {
+	int64_t ns;         /* clock; 0: none */
+	struct event *late; /* fires then, while the exchange is prepared; NULL: not made yet */
+};
+
+/* That an exchange ends early. */
+struct cancel {
+	enum cause cause;       /* why, if it does */
+	bool by_us;             /* the client is told problem */
+	struct problem problem; /* by_us, while it is prepared */
+};
+
+/* An exchange in the mailbox; under the server's lock. */
+struct mail {
+	bool queued, prepared;
+	struct exchange *next;
+};
+
 struct exchange {
 	struct server *srv;
 	struct conn *conn; /* NULL: the client left, or does not wait for it (detached) */
@@ -133,23 +158,15 @@ struct exchange {
 	int64_t body_counted;  /* of body, in the server's sum */
 	char id[40];           /* random part of the answer's id; also the request id, unless the client gave one */
 	char request_id[REQUEST_ID_MAX]; /* the client's, or that of id */
-	char peer[64];
-	int key;                 /* which of the server's keys it came with, or NO_KEY */
-	char client[CLIENT_MAX]; /* the client that it counts for; see clients.h */
-	bool keyed;              /* by its key, whatever the body says */
-	struct access access;    /* for the log */
-	enum cause cause;        /* why it was cancelled, if it is */
-	bool cache_report;       /* asked for by header */
-	struct last_event last_event;
+	struct sender from;
+	struct asked_headers headers;
+	struct access access; /* for the log */
+	struct cancel cancel;
 	struct digest asked; /* of path and body, where streams have journals */
-	bool anthropic;      /* its client speaks that API: so a header says */
 	bool faulted;        /* prep was broken off */
 	bool detached;       /* it goes on without a connection */
 	bool heavy;          /* it took much memory */
-	bool cancelled;      /* by us; the client is told cancel_problem */
-	struct problem cancel_problem;
-	int64_t deadline_ns;       /* clock; 0: none */
-	struct event *late;        /* fires at the deadline while it is prepared; NULL: not made yet */
+	struct deadline deadline;
 	int64_t t_begin;           /* clock when the request was complete */
 	struct known_model *model; /* that it is for; NULL: not chosen yet, or it is about none */
 	struct waited waited;      /* for that model */
@@ -160,10 +177,8 @@ struct exchange {
 	enum exchange_state stage;
 
 	atomic_bool gone; /* the client left: prep may stop early */
-	/* Under the server's lock. */
-	bool queued, prepared;
-	struct exchange *next_mail;
-	struct exchange *next; /* among the workers' jobs, or at rest */
+	struct mail mail;
+	struct exchange *next; /* among the workers' jobs, under the server's lock; or at rest */
 };
 
 /* One of the query's values, up to the next &, as it came: *n bytes.  NULL: it is not there. */
@@ -181,7 +196,7 @@ void exchange_end(struct exchange *x);
 void exchange_leave(struct exchange *x, enum cause why);
 /* Fills p for work that ended with E_FAULT or E_MEMORY; returns its status. */
 int exchange_fault(struct problem *p, int code);
-/* Counts x as cancelled for x->cause. */
+/* Counts x as cancelled for x->cancel.cause. */
 void exchange_cancelled(struct exchange *x, enum left_at at);
 /* The work of x, which has begun, goes on without its client.  The connection gets another exchange, for that route and under the
  * names of x, which is to reply; it is returned. */

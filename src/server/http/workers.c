@@ -311,7 +311,7 @@ int workers_give(struct server *s, struct exchange *x, struct problem *p)
 	pthread_mutex_lock(&s->lock);
 	here = w->n_waiting;
 	for (l = w->ring; l; l = l->next)
-		if (!strcmp(l->client, x->client))
+		if (!strcmp(l->client, x->from.client))
 			own = l->n_waiting;
 	pthread_mutex_unlock(&s->lock);
 	/* Without the lock, for the engine has its own; and only this thread adds. */
@@ -319,7 +319,7 @@ int workers_give(struct server *s, struct exchange *x, struct problem *p)
 	pthread_mutex_lock(&s->lock);
 	w->refused += r != 0;
 	if (!r) {
-		l = line_of(w, x->client);
+		l = line_of(w, x->from.client);
 		x->next = NULL;
 		*l->tail = x;
 		l->tail = &x->next;

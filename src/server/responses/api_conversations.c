@@ -177,9 +177,9 @@ static void create(struct exchange *x)
 		snprintf(id, sizeof id, "conv_%s", random);
 		items_put(json_get(body, "items"), &items);
 		put_conversation(id, (long long)time(NULL), json_get(body, "metadata"), out);
-		response_store_put(store_of(x), id, x->key,
+		response_store_put(store_of(x), id, x->from.key,
 		                   (const struct buf *[N_KEPT]){ out, &none, &items, &none, &none });
-		if (!response_store_get(store_of(x), id, x->key, KEPT_TOOLS, &none))
+		if (!response_store_get(store_of(x), id, x->from.key, KEPT_TOOLS, &none))
 			too_large(x, &x->problem);
 	}
 	buf_fini(&items);
@@ -204,7 +204,7 @@ static void update(struct exchange *x, const char *id, struct buf *out)
 	while (!x->problem.status && !done) {
 		buf_reset(&old);
 		buf_reset(out);
-		if (!response_store_get(store_of(x), id, x->key, KEPT_OBJECT, &old)) {
+		if (!response_store_get(store_of(x), id, x->from.key, KEPT_OBJECT, &old)) {
 			missing(id, &x->problem);
 			break;
 		}
@@ -212,7 +212,7 @@ static void update(struct exchange *x, const char *id, struct buf *out)
 		json_to_int(json_get(j, "created_at"), &created);
 		put_conversation(id, (long long)created, json_get(body, "metadata"), out);
 		json_free(j);
-		done = response_store_replace(store_of(x), id, x->key, KEPT_OBJECT, &old, out);
+		done = response_store_replace(store_of(x), id, x->from.key, KEPT_OBJECT, &old, out);
 	}
 	buf_fini(&old);
 	json_free(body);
@@ -231,9 +231,9 @@ static void add_items(struct exchange *x, const char *id, struct buf *out)
 	buf_init(&items);
 	if (!check_items(json_get(body, "items"), &x->problem)) {
 		items_put(json_get(body, "items"), &items);
-		if (!response_store_get(store_of(x), id, x->key, KEPT_OBJECT, out))
+		if (!response_store_get(store_of(x), id, x->from.key, KEPT_OBJECT, out))
 			missing(id, &x->problem);
-		else if (items.n && !response_store_append(store_of(x), id, x->key, KEPT_ITEMS, &items))
+		else if (items.n && !response_store_append(store_of(x), id, x->from.key, KEPT_ITEMS, &items))
 			too_large(x, &x->problem);
 		buf_reset(out);
 		added = items_parse(&items);
@@ -272,7 +272,7 @@ static void drop_item(struct exchange *x, const struct named *w, struct buf *out
 
 		buf_reset(&old);
 		buf_reset(&left);
-		if (!response_store_get(store_of(x), w->id, x->key, KEPT_ITEMS, &old)) {
+		if (!response_store_get(store_of(x), w->id, x->from.key, KEPT_ITEMS, &old)) {
 			missing(w->id, &x->problem);
 			break;
 		}
@@ -287,9 +287,9 @@ static void drop_item(struct exchange *x, const struct named *w, struct buf *out
 			json_put(&left, json_at(items, i));
 		}
 		json_free(items);
-		done = gone && response_store_replace(store_of(x), w->id, x->key, KEPT_ITEMS, &old, &left);
+		done = gone && response_store_replace(store_of(x), w->id, x->from.key, KEPT_ITEMS, &old, &left);
 	}
-	if (!x->problem.status && !response_store_get(store_of(x), w->id, x->key, KEPT_OBJECT, out))
+	if (!x->problem.status && !response_store_get(store_of(x), w->id, x->from.key, KEPT_OBJECT, out))
 		missing(w->id, &x->problem);
 	buf_fini(&old);
 	buf_fini(&left);
@@ -302,7 +302,7 @@ static void get_items(struct exchange *x, const struct named *w, struct buf *out
 	struct buf kept;
 
 	buf_init(&kept);
-	if (!response_store_get(store_of(x), w->id, x->key, KEPT_ITEMS, &kept)) {
+	if (!response_store_get(store_of(x), w->id, x->from.key, KEPT_ITEMS, &kept)) {
 		missing(w->id, &x->problem);
 	} else {
 		items = items_parse(&kept);
@@ -328,7 +328,7 @@ static void get(struct exchange *x)
 		return;
 	if (w.items)
 		get_items(x, &w, out);
-	else if (!response_store_get(store_of(x), w.id, x->key, KEPT_OBJECT, out))
+	else if (!response_store_get(store_of(x), w.id, x->from.key, KEPT_OBJECT, out))
 		missing(w.id, &x->problem);
 }
 
@@ -358,7 +358,7 @@ static void drop(struct exchange *x)
 		drop_item(x, &w, out);
 	} else if (w.items) {
 		problem_set(&x->problem, 404, NULL, NULL, "items are deleted one by one: /items/ID");
-	} else if (!response_store_drop(store_of(x), w.id, x->key)) {
+	} else if (!response_store_drop(store_of(x), w.id, x->from.key)) {
 		missing(w.id, &x->problem);
 	} else {
 		buf_puts(out, "{\"id\":");

@@ -37,7 +37,7 @@ static void get_items(struct exchange *x)
 	struct buf b;
 
 	buf_init(&b);
-	if (!is_response(x) || !response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_ITEMS, &b)) {
+	if (!is_response(x) || !response_store_get(&x->srv->responses, x->rest.p, x->from.key, KEPT_ITEMS, &b)) {
 		none(x);
 	} else {
 		items = items_parse(&b);
@@ -80,7 +80,7 @@ static void get_stream(struct exchange *x, struct background *b)
 	} else if (b && background_streams(b)) {
 		background_follow(x, b, from);
 	} else if (!b && (!is_response(x) ||
-	                  !response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_EVENTS, &events))) {
+	                  !response_store_get(&x->srv->responses, x->rest.p, x->from.key, KEPT_EVENTS, &events))) {
 		none(x);
 	} else if (!events.n) {
 		problem_set(
@@ -108,7 +108,7 @@ static void get(struct exchange *x)
 		get_items(x);
 		return;
 	}
-	behind = background_find(&x->srv->backgrounds, x->rest.p, x->key);
+	behind = background_find(&x->srv->backgrounds, x->rest.p, x->from.key);
 	if (stream && n_stream == 4 && !memcmp(stream, "true", 4)) {
 		get_stream(x, behind);
 		return;
@@ -117,7 +117,7 @@ static void get(struct exchange *x)
 	if (behind) {
 		background_put(behind, &b);
 		reply(x, &b);
-	} else if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b)) {
+	} else if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->from.key, KEPT_OBJECT, &b)) {
 		reply(x, &b);
 	} else {
 		none(x);
@@ -128,8 +128,8 @@ static void get(struct exchange *x)
 /* A response that runs in the background ends, and is in the store. */
 static void end_background(struct exchange *x)
 {
-	if (background_find(&x->srv->backgrounds, x->rest.p, x->key))
-		exchange_cancel(x->srv, x->rest.p, x->rest.n, x->key);
+	if (background_find(&x->srv->backgrounds, x->rest.p, x->from.key))
+		exchange_cancel(x->srv, x->rest.p, x->rest.n, x->from.key);
 }
 
 static void drop(struct exchange *x)
@@ -137,7 +137,7 @@ static void drop(struct exchange *x)
 	struct buf b;
 
 	end_background(x);
-	if (!is_response(x) || !response_store_drop(&x->srv->responses, x->rest.p, x->key)) {
+	if (!is_response(x) || !response_store_drop(&x->srv->responses, x->rest.p, x->from.key)) {
 		none(x);
 		return;
 	}
@@ -165,7 +165,7 @@ static void cancel(struct exchange *x)
 	x->rest.p[x->rest.n -= len] = 0;
 	end_background(x);
 	buf_init(&b);
-	if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->key, KEPT_OBJECT, &b))
+	if (is_response(x) && response_store_get(&x->srv->responses, x->rest.p, x->from.key, KEPT_OBJECT, &b))
 		reply(x, &b);
 	else
 		none(x);

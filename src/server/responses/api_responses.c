@@ -135,8 +135,8 @@ static int read_previous(struct generation *g, struct chat *c, const char *id, s
 	struct json *kept;
 
 	if (!g->x || strncmp(id, "resp_", 5) != 0 ||
-	    !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_MESSAGES, &own->history) ||
-	    !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_TOOLS, &own->tools))
+	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_MESSAGES, &own->history) ||
+	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_TOOLS, &own->tools))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here that has ended, or no longer", id);
 	if (!own->history.n)
@@ -178,7 +178,7 @@ static int read_conversation(struct generation *g, struct chat *c, bool previous
 		                   "conversation and previous_response_id exclude each other");
 	buf_init(&kept);
 	if (!g->x || strncmp(id, "conv_", 5) != 0 || n >= sizeof own->conversation ||
-	    !response_store_get(&g->x->srv->responses, id, g->x->key, KEPT_ITEMS, &kept)) {
+	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_ITEMS, &kept)) {
 		buf_fini(&kept);
 		return problem_set(p, 404, "conversation_not_found", "conversation",
 		                   "there is no conversation \"%.60s\" here, or no longer", id);

@@ -228,7 +228,7 @@ static int judge(const struct exchange *x, struct problem *p)
 	int own = 0, left = BACKGROUND_MAX - all->n;
 
 	for (const struct background *b = all->first; b; b = b->next)
-		own += !strcmp(b->x->client, x->client);
+		own += !strcmp(b->x->from.client, x->from.client);
 	if (!left)
 		problem_set(p, 503, "overloaded", NULL, "%d responses are in the background, which are the most",
 		            BACKGROUND_MAX);
@@ -248,7 +248,7 @@ static struct background *new_background(struct exchange *x)
 	struct backgrounds *all = &x->srv->backgrounds;
 
 	b->x = x;
-	b->key = x->key;
+	b->key = x->from.key;
 	b->streams = g->params.stream;
 	snprintf(b->id, sizeof b->id, "resp_%s", x->id);
 	buf_init(&b->begun);

@@ -323,7 +323,7 @@ static void put_last(struct generation *g, struct buf *out)
 		if (object.n && c->split.n_piece)
 			buf_putc(&object, ',');
 		response_put_items(g, c, &object);
-		response_store_append(store, own->conversation, g->x->key, KEPT_ITEMS, &object);
+		response_store_append(store, own->conversation, g->x->from.key, KEPT_ITEMS, &object);
 		buf_reset(&object);
 	}
 	if (g->params.store) {
@@ -338,7 +338,7 @@ static void put_last(struct generation *g, struct buf *out)
 	} else if (g->params.store) {
 		snprintf(id, sizeof id, "resp_%s", g->x->id);
 		response_store_put(
-			store, id, g->x->key,
+			store, id, g->x->from.key,
 			(const struct buf *[N_KEPT]){ &object, &own->history, &own->items, &own->tools, &none });
 	}
 	buf_fini(&object);
