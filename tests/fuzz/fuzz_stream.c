@@ -398,7 +398,7 @@ static void answer(struct generation *g, unsigned asked, bool stream, uint32_t c
 		ev.n_text = ev.n_text < n ? ev.n_text : n;
 		ev.pick.top[0].token = ev.token;
 		ev.pick.n_top = asked & LOGPROBS ? 1 : 0;
-		c->n_output++;
+		c->usage.output++;
 		g->endpoint->token(g, c, &ev);
 		text += ev.n_text;
 		n -= ev.n_text;

@@ -97,8 +97,8 @@ static void begin_call(const struct generation *g, struct choice *c, const char 
 		buf_puts(b, "\"}},");
 	buf_putc(b, '{');
 	if (stream)
-		buf_printf(b, "\"index\":%d,", c->told_calls);
-	buf_printf(b, "\"id\":\"call_%s\",\"type\":\"%s\",\"%s\":{\"name\":", chat_call_id(c, c->told_calls++),
+		buf_printf(b, "\"index\":%d,", c->told.calls);
+	buf_printf(b, "\"id\":\"call_%s\",\"type\":\"%s\",\"%s\":{\"name\":", chat_call_id(c, c->told.calls++),
 	           custom ? "custom" : "function", custom ? "custom" : "function");
 	json_put_str(b, name, n);
 	buf_printf(b, ",\"%s\":\"", custom ? "input" : "arguments");
@@ -110,10 +110,11 @@ static void put_custom_input(const struct choice *c, struct buf *b)
 
 	buf_init(&input);
 	/* The piece before the end is the arguments. */
-	if (c->told && c->split.piece[c->told - 1].kind == PIECE_ARGUMENTS)
-		tool_get_input(c->split.text.p + c->split.piece[c->told - 1].at, c->split.piece[c->told - 1].n, &input);
+	if (c->told.n && c->split.piece[c->told.n - 1].kind == PIECE_ARGUMENTS)
+		tool_get_input(c->split.text.p + c->split.piece[c->told.n - 1].at, c->split.piece[c->told.n - 1].n,
+		               &input);
 	if (!b->n)
-		buf_printf(b, "{\"index\":%d,\"custom\":{\"input\":\"", c->told_calls - 1);
+		buf_printf(b, "{\"index\":%d,\"custom\":{\"input\":\"", c->told.calls - 1);
 	json_put_inside(b, input.p, input.n);
 	buf_fini(&input);
 }
@@ -139,7 +140,7 @@ static void take_news(const struct generation *g, struct choice *c, struct news 
 			if (calls_custom(g, c))
 				break;
 			if (!b->n)
-				buf_printf(b, "{\"index\":%d,\"function\":{\"arguments\":\"", c->told_calls - 1);
+				buf_printf(b, "{\"index\":%d,\"function\":{\"arguments\":\"", c->told.calls - 1);
 			json_put_inside(b, text, p.n);
 			break;
 		case PIECE_CALL_END:

@@ -739,7 +739,7 @@ static void put_called(struct choice *c, int i, struct buf *parts)
 	struct json *j = json_parse(text + args->at, args->n, 200, NULL);
 
 	buf_printf(parts, "%s{\"functionCall\":{\"id\":\"call_%s\",\"name\":", parts->n ? "," : "",
-	           chat_call_id(c, c->told_calls++));
+	           chat_call_id(c, c->told.calls++));
 	json_put_str(parts, text + name->at, name->n);
 	buf_puts(parts, ",\"args\":");
 	if (json_kind(j) == JSON_OBJECT) {
@@ -763,7 +763,7 @@ static void put_news(const struct generation *g, struct choice *c, struct buf *p
 		if (p.kind == PIECE_CONTENT || (p.kind == PIECE_THINKING && !g->thoughts.hidden))
 			put_said_text(c, &p, parts);
 		else if (p.kind == PIECE_CALL_END)
-			put_called(c, c->told - 2, parts);
+			put_called(c, c->told.n - 2, parts);
 	}
 }
 

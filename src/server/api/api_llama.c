@@ -177,7 +177,7 @@ static void put_part(struct choice *c, bool stop, struct buf *out)
 	buf_printf(out, "{\"index\":%d,\"content\":", c->index);
 	json_put_str(out, c->text.p, c->text.n);
 	buf_printf(out, ",\"tokens\":[%s],\"stop\":%s,\"id_slot\":0,\"tokens_predicted\":%d,\"tokens_evaluated\":%d",
-	           c->logprobs[TOKENS].p, stop ? "true" : "false", c->n_output, c->n_prompt);
+	           c->logprobs[TOKENS].p, stop ? "true" : "false", c->usage.output, c->usage.prompt);
 	if (c->logprobs[PROBABILITIES].n)
 		buf_printf(out, ",\"completion_probabilities\":[%s]", c->logprobs[PROBABILITIES].p);
 	buf_reset(&c->text);
@@ -195,8 +195,8 @@ static void put_last(const struct generation *g, struct choice *c, struct buf *o
 	json_put_cstr(out, model_shown(g));
 	buf_printf(out, ",\"stop_type\":\"%s\",\"stopping_word\":", why);
 	json_put_cstr(out, c->stop_text ? c->stop_text : "");
-	buf_printf(out, ",\"truncated\":false,\"tokens_cached\":%d", c->n_cached);
-	put_timings(g, choice_usage(c), out);
+	buf_printf(out, ",\"truncated\":false,\"tokens_cached\":%d", c->usage.cached);
+	put_timings(g, c->usage, out);
 	put_cache_report(g, out);
 	buf_putc(out, '}');
 }
@@ -208,7 +208,7 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 	event_begin(out);
 	put_part(c, false, out);
 	if (g->params.timings)
-		put_timings(g, choice_usage(c), out);
+		put_timings(g, c->usage, out);
 	buf_putc(out, '}');
 	event_end(out);
 }

@@ -235,27 +235,27 @@ static void first(struct generation *g, struct choice *c, struct buf *out)
 
 static void block_stop(struct choice *c, struct buf *out)
 {
-	if (c->block_open == BLOCK_THINKING) {
+	if (c->block.open == BLOCK_THINKING) {
 		event_named(out, "content_block_delta");
 		buf_printf(
 			out,
 			"{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"%s\"}}",
-			c->n_block - 1, signature);
+			c->block.n - 1, signature);
 		event_end(out);
 	}
-	if (c->block_open) {
+	if (c->block.open) {
 		event_named(out, "content_block_stop");
-		buf_printf(out, "{\"type\":\"content_block_stop\",\"index\":%d}", c->n_block - 1);
+		buf_printf(out, "{\"type\":\"content_block_stop\",\"index\":%d}", c->block.n - 1);
 		event_end(out);
 	}
-	c->block_open = BLOCK_NONE;
+	c->block.open = BLOCK_NONE;
 }
 
 /* A call up to where its arguments come. */
 static void put_call_head(struct choice *c, const struct piece *name, struct buf *out)
 {
 	buf_printf(out, "{\"type\":\"tool_use\",\"caller\":{\"type\":\"direct\"},\"id\":\"toolu_%s\",\"name\":",
-	           chat_call_id(c, c->told_calls++));
+	           chat_call_id(c, c->told.calls++));
 	json_put_str(out, c->split.text.p + name->at, name->n);
 	buf_puts(out, ",\"input\":");
 }
@@ -264,20 +264,20 @@ static void block_start(struct choice *c, const struct piece *p, struct buf *out
 {
 	block_stop(c, out);
 	event_named(out, "content_block_start");
-	buf_printf(out, "{\"type\":\"content_block_start\",\"index\":%d,\"content_block\":", c->n_block++);
+	buf_printf(out, "{\"type\":\"content_block_start\",\"index\":%d,\"content_block\":", c->block.n++);
 	switch (p->kind) {
 	case PIECE_THINKING:
 		buf_puts(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}");
-		c->block_open = BLOCK_THINKING;
+		c->block.open = BLOCK_THINKING;
 		break;
 	case PIECE_CALL:
 		put_call_head(c, p, out);
 		buf_puts(out, "{}}}");
-		c->block_open = BLOCK_CALL;
+		c->block.open = BLOCK_CALL;
 		break;
 	default:
 		buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}}");
-		c->block_open = BLOCK_TEXT;
+		c->block.open = BLOCK_TEXT;
 		break;
 	}
 	event_end(out);
@@ -306,7 +306,7 @@ static void delta(struct generation *g, struct choice *c, struct buf *out)
 			continue;
 		event_named(out, "content_block_delta");
 		buf_printf(out,
-		           "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->n_block - 1,
+		           "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\":", c->block.n - 1,
 		           kind[p.kind]);
 		json_put_str(out, c->split.text.p + p.at, p.n);
 		buf_puts(out, "}}");

@@ -412,7 +412,7 @@ static bool put_news(const struct generation *g, struct choice *c, struct buf *o
 		else if (p.kind == PIECE_CONTENT)
 			buf_put(&content, c->split.text.p + p.at, p.n);
 		else if (p.kind == PIECE_CALL_END)
-			put_call(c, c->told - 2, &calls);
+			put_call(c, c->told.n - 2, &calls);
 	}
 	some = thinking.n || content.n || calls.n;
 	buf_puts(out, generates(g) ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -438,8 +438,8 @@ static void put_end(const struct generation *g, const struct choice *c, struct b
 		out,
 		",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":0,\"prompt_eval_count\":%d,"
 		"\"prompt_eval_duration\":%lld,\"eval_count\":%d,\"eval_duration\":%lld}\n",
-		finish_name(c->finish), (long long)(now - g->x->t_begin), c->n_prompt,
-		(long long)(first - g->x->t_begin), c->n_output, (long long)(now - first));
+		finish_name(c->finish), (long long)(now - g->x->t_begin), c->usage.prompt,
+		(long long)(first - g->x->t_begin), c->usage.output, (long long)(now - first));
 }
 
 static void delta(struct generation *g, struct choice *c, struct buf *out)

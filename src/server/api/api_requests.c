@@ -12,14 +12,14 @@
 
 static const char *stage_of(const struct choice *c)
 {
-	return c->done ? "done" : !c->started ? "waiting" : c->n_output ? "decode" : "prefill";
+	return c->done ? "done" : !c->started ? "waiting" : c->usage.output ? "decode" : "prefill";
 }
 
 static void put_choice(struct buf *b, const struct generation *g, const struct choice *c)
 {
 	buf_printf(b,
 	           ",\"state\":\"%s\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"output_tokens\":%d,\"max_tokens\":",
-	           stage_of(c), c->n_prompt, c->n_cached, c->n_output);
+	           stage_of(c), c->usage.prompt, c->usage.cached, c->usage.output);
 	if (g->params.max_tokens < 0)
 		buf_puts(b, "null");
 	else

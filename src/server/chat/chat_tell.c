@@ -16,7 +16,7 @@ void chat_open(struct generation *g, struct choice *c)
 void chat_token(struct generation *g, struct choice *c, const struct event *ev)
 {
 	if (ev->kind == EV_TOKEN && c->split.state == SPLIT_THINK)
-		c->n_thinking++;
+		c->usage.thought++;
 	split_put(&c->split, ev->text, ev->n_text);
 	/* One call was asked for, and there it is. */
 	if (!g->params.parallel && c->split.n_whole && c->split.state != SPLIT_CALL)
@@ -137,34 +137,37 @@ void chat_end(struct generation *g, struct choice *c)
 bool chat_next(struct choice *c, struct piece *out, bool *begins)
 {
 	const struct split *s = &c->split;
+	struct told_pieces *told = &c->told;
 
 	/* The last piece may have grown. */
-	while (c->told < s->n_piece) {
-		const struct piece *p = &s->piece[c->told];
+	while (told->n < s->n_piece) {
+		const struct piece *p = &s->piece[told->n];
 
-		*begins = !c->told_begun;
-		if (*begins || c->told_bytes < p->n) {
-			*out = (struct piece){ p->kind, p->at + c->told_bytes, p->n - c->told_bytes };
-			c->told_bytes = p->n;
-			c->told_begun = true;
+		*begins = !told->begun;
+		if (*begins || told->bytes < p->n) {
+			*out = (struct piece){ p->kind, p->at + told->bytes, p->n - told->bytes };
+			told->bytes = p->n;
+			told->begun = true;
 			return true;
 		}
-		if (c->told + 1 == s->n_piece)
+		if (told->n + 1 == s->n_piece)
 			return false;
-		c->told++;
-		c->told_bytes = 0;
-		c->told_begun = false;
+		told->n++;
+		told->bytes = 0;
+		told->begun = false;
 	}
 	return false;
 }
 
 const char *chat_call_id(struct choice *c, int k)
 {
-	while (c->n_id <= k) {
-		c->id = xrealloc(c->id, size_mul((size_t)c->n_id + 1, sizeof *c->id));
-		random_id(c->id[c->n_id++]);
+	struct call_ids *ids = &c->ids;
+
+	while (ids->n <= k) {
+		ids->v = xrealloc(ids->v, size_mul((size_t)ids->n + 1, sizeof *ids->v));
+		random_id(ids->v[ids->n++]);
 	}
-	return c->id[k];
+	return ids->v[k];
 }
 
 bool chat_calls(const struct choice *c)

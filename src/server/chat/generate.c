@@ -526,7 +526,7 @@ int generation_start(struct exchange *x, struct problem *p)
 
 		c->index = i;
 		c->prompt = i / g->params.n;
-		c->n_prompt = (int)g->prompts.of[c->prompt].n;
+		c->usage.prompt = (int)g->prompts.of[c->prompt].n;
 		choice_open(g, c);
 	}
 	if (submit_more(g, p))
@@ -565,9 +565,9 @@ static void account(const struct generation *g, const char *how)
 		const struct choice *c = &g->choice[i];
 
 		/* Until DONE tells, what was submitted. */
-		a->n_prompt += c->n_prompt;
-		a->n_cached += c->n_cached;
-		a->n_output += c->n_output;
+		a->n_prompt += c->usage.prompt;
+		a->n_cached += c->usage.cached;
+		a->n_output += c->usage.output;
 	}
 	if (g->t_first)
 		a->first_ns = g->t_first - g->x->t_begin;
@@ -587,7 +587,7 @@ static void take_token(struct generation *g, struct choice *c, const struct even
 	else
 		histogram_add(&m->next_token, (double)(now - c->t_last) / 1e9, 1);
 	c->t_last = now;
-	c->n_output++;
+	c->usage.output++;
 	if (g->past.header)
 		tokens_put(&c->said, ev->token);
 	g->endpoint->token(g, c, ev);
@@ -604,14 +604,14 @@ static void take_done(struct generation *g, struct choice *c, const struct event
 	c->done = true;
 	c->finish = ev->finish;
 	c->stop_text = ev->stop_text;
-	c->n_prompt = ev->n_prompt;
-	c->n_cached = ev->n_cached;
-	c->n_accepted = ev->n_accepted;
-	c->n_rejected = ev->n_rejected;
-	c->n_output = ev->n_output;
+	c->usage.prompt = ev->n_prompt;
+	c->usage.cached = ev->n_cached;
+	c->usage.accepted = ev->n_accepted;
+	c->usage.rejected = ev->n_rejected;
+	c->usage.output = ev->n_output;
 	if (g->prompts.told) {
-		c->n_prompt = (int)g->prompts.of[c->prompt].n;
-		c->n_output -= c->n_prompt - ev->n_prompt;
+		c->usage.prompt = (int)g->prompts.of[c->prompt].n;
+		c->usage.output -= c->usage.prompt - ev->n_prompt;
 	}
 	g->x->access.queue_ns = ev->queue_ns;
 	if (!c->index)
@@ -732,10 +732,10 @@ static void fail_to_continue(struct generation *g)
 	struct problem p;
 
 	log_error("%s: the answer differs from the one that is continued, after %d tokens", g->x->request_id,
-	          g->choice[0].n_output);
+	          g->choice[0].usage.output);
 	problem_set(&p, 500, "other_answer", NULL,
 	            "the answer that is continued has another token after %d: send the request without Last-Event-ID",
-	            g->choice[0].n_output);
+	            g->choice[0].usage.output);
 	account(g, "error");
 	break_off(g, &p);
 }
@@ -767,7 +767,7 @@ static bool pull(struct generation *g, struct choice *c)
 		while (!c->done && taken < most && request_next(c->req, &ev)) {
 			if (ev.kind == EV_START) {
 				c->started = true;
-				c->n_cached = ev.cached;
+				c->usage.cached = ev.cached;
 				/* An answer that its API ends has no DONE. */
 				if (!c->index)
 					g->prefix = ev.prefix;
@@ -885,7 +885,7 @@ void generation_free(struct generation *g)
 		if (c->req)
 			request_free(c->req); /* cancels what is not done */
 		split_fini(&c->split);
-		free(c->id);
+		free(c->ids.v);
 		buf_fini(&c->text);
 		buf_fini(&c->called);
 		tokens_fini(&c->said);
@@ -984,22 +984,12 @@ void put_cache_report(const struct generation *g, struct buf *out)
 	generation_explain(g, out);
 }
 
-struct usage choice_usage(const struct choice *c)
-{
-	return (struct usage){ .prompt = c->n_prompt,
-		               .cached = c->n_cached,
-		               .output = c->n_output,
-		               .thought = c->n_thinking,
-		               .accepted = c->n_accepted,
-		               .rejected = c->n_rejected };
-}
-
 struct usage generation_usage(const struct generation *g)
 {
 	struct usage u = { 0 };
 
 	for (int i = 0; i < g->n_choice; i++) {
-		struct usage c = choice_usage(&g->choice[i]);
+		struct usage c = g->choice[i].usage;
 
 		/* A prompt counts once, whatever n; so does what its first choice found. */
 		if (g->choice[i].index % g->params.n == 0) {

@@ -23,6 +23,32 @@
 #include "text/grammar/grammar.h"
 #include "text/calls/split.h"
 
+/* Token counts of a request or an answer, as usage reports them. */
+struct usage {
+	int prompt, cached, output, thought, accepted, rejected;
+}; /* accepted, rejected: drafts */
+
+/* What the client knows of an answer's pieces (chat_next). */
+struct told_pieces {
+	int n;        /* pieces that it knows whole */
+	size_t bytes; /* of the next piece */
+	bool begun;   /* that it knows of the next piece */
+	int calls;    /* counted by the endpoint */
+};
+
+/* Where an answer in blocks or items is. */
+struct answer_blocks {
+	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } open;
+	int n;     /* begun */
+	int piece; /* that began the last */
+};
+
+/* Ids of an answer's calls, those that were asked for (chat_call_id). */
+struct call_ids {
+	char (*v)[24];
+	int n;
+};
+
 /* One answer being written. */
 struct choice {
 	int index;
@@ -31,28 +57,22 @@ struct choice {
 	bool started, done, told_first;
 	enum finish finish;
 	const char *stop_text; /* the stop string that ended it, or NULL */
-	int n_prompt, n_cached, n_output, n_accepted, n_rejected;
-	int64_t t_last; /* clock of the last token; 0: none yet */
+	struct usage usage;    /* until its end, so far */
+	int64_t t_last;        /* clock of the last token; 0: none yet */
 
 	struct tokens said; /* of answers that are remembered */
 
 	/* The endpoint's: what was written and not yet sent. */
 	struct split split; /* chats */
-	int told;           /* pieces of it that the client knows */
-	size_t told_bytes;  /* bytes of the next piece that the client knows */
-	bool told_begun;
-	int told_calls;
+	struct told_pieces told;
 	struct buf called; /* the function whose call is being told; completions: prompt_logprobs */
 	int n_told;        /* completions: tokens of the prompt that are still to be said */
 	bool enough;       /* what else the model says is not wanted */
-	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } block_open;
-	int n_block, block_piece; /* of an answer in blocks or items: begun; which piece began the last */
-	char (*id)[24];           /* of calls */
-	int n_id;
+	struct answer_blocks block;
+	struct call_ids ids;
 	struct buf text;        /* completions */
 	struct buf logprobs[4]; /* arrays without their brackets */
 	size_t text_at;         /* characters before the next token */
-	int n_thinking;         /* tokens */
 };
 
 /* The prompts of a request, as tokens. */
@@ -207,12 +227,8 @@ void put_reply_head(const struct generation *g, struct buf *out, const char *obj
 void generation_explain(const struct generation *g, struct buf *out);
 void put_cache_report(const struct generation *g, struct buf *out);
 void put_usage(const struct generation *g, struct buf *out, bool thinking);
-/* Token counts of a request, as usage reports them. */
-struct usage {
-	int prompt, cached, output, thought, accepted, rejected;
-}; /* accepted, rejected: drafts */
+/* That of all answers together, where a prompt counts once. */
 struct usage generation_usage(const struct generation *g);
-struct usage choice_usage(const struct choice *c);
 /* Appends the member "timings" for these tokens, until now, with llama-server's members. */
 void put_timings(const struct generation *g, struct usage u, struct buf *out);
 /* {"total", "cache", "processed", "time_ms"} of a PROGRESS, as llama.cpp has it. */

@@ -380,12 +380,12 @@ void response_first(struct generation *g, struct choice *c, struct buf *out)
 static void about_item(struct generation *g, struct choice *c, const char *type, struct buf *out)
 {
 	const struct responses *own = g->own;
-	int k = c->n_block - 1;
+	int k = c->block.n - 1;
 
 	begin(g, type, out);
 	buf_printf(out, ",\"output_index\":%d", k);
 	if (strncmp(type, "response.output_item.", 21)) {
-		enum item item = item_of(g, c, c->block_piece);
+		enum item item = item_of(g, c, c->block.piece);
 
 		buf_printf(out, ",\"item_id\":\"%s_%s\"", prefix_of[item], chat_call_id(c, k));
 		if (item == ITEM_REASONING && own->summary)
@@ -399,7 +399,7 @@ static void item_event(struct generation *g, struct choice *c, bool added, struc
 {
 	about_item(g, c, added ? "response.output_item.added" : "response.output_item.done", out);
 	buf_puts(out, ",\"item\":");
-	put_item(g, c, c->block_piece, c->n_block - 1, added ? "in_progress" : status_of(c, c->block_piece), added,
+	put_item(g, c, c->block.piece, c->block.n - 1, added ? "in_progress" : status_of(c, c->block.piece), added,
 	         out);
 	put_end(out);
 }
@@ -422,7 +422,7 @@ static const struct voice *voice_of(const struct generation *g, const struct cho
 	};
 	const struct responses *own = g->own;
 
-	if (item_of(g, c, c->block_piece) == ITEM_MESSAGE)
+	if (item_of(g, c, c->block.piece) == ITEM_MESSAGE)
 		return &voices[0];
 	return &voices[own->summary ? 2 : 1];
 }
@@ -433,9 +433,9 @@ static void part_event(struct generation *g, struct choice *c, bool added, const
 
 	about_item(g, c, added ? voice->part_added : voice->part_done, out);
 	buf_printf(out, ",\"part\":%s", voice->part);
-	if (item_of(g, c, c->block_piece) == ITEM_MESSAGE && n)
-		put_logprobs(c, c->block_piece, out);
-	else if (item_of(g, c, c->block_piece) == ITEM_MESSAGE)
+	if (item_of(g, c, c->block.piece) == ITEM_MESSAGE && n)
+		put_logprobs(c, c->block.piece, out);
+	else if (item_of(g, c, c->block.piece) == ITEM_MESSAGE)
 		buf_puts(out, ",\"logprobs\":[]");
 	buf_puts(out, ",\"text\":");
 	json_put_str(out, text, n);
@@ -456,15 +456,15 @@ static void custom_ends(struct generation *g, struct choice *c, struct buf *out)
 	for (int i = 0; i < 2; i++) {
 		about_item(g, c, events[i].type, out);
 		buf_printf(out, ",\"%s\":", events[i].member);
-		put_input(c, c->block_piece, out);
+		put_input(c, c->block.piece, out);
 		put_end(out);
 	}
 }
 
 static void call_ends(struct generation *g, struct choice *c, struct buf *out)
 {
-	const struct piece *p = &c->split.piece[c->block_piece];
-	const struct tool_kind *k = kind_of(g, c, c->block_piece);
+	const struct piece *p = &c->split.piece[c->block.piece];
+	const struct tool_kind *k = kind_of(g, c, c->block.piece);
 	const char *text = c->split.text.p;
 
 	about_item(g, c, "response.function_call_arguments.done", out);
@@ -480,40 +480,40 @@ static void call_ends(struct generation *g, struct choice *c, struct buf *out)
 
 static void text_ends(struct generation *g, struct choice *c, struct buf *out)
 {
-	const struct piece *p = &c->split.piece[c->block_piece];
+	const struct piece *p = &c->split.piece[c->block.piece];
 	const char *text = c->split.text.p;
 
 	about_item(g, c, voice_of(g, c)->done, out);
 	buf_puts(out, ",\"text\":");
 	json_put_str(out, text + p->at, p->n);
 	if (p->kind == PIECE_CONTENT)
-		put_logprobs(c, c->block_piece, out);
+		put_logprobs(c, c->block.piece, out);
 	put_end(out);
 	part_event(g, c, false, text + p->at, p->n, out);
 }
 
 static void item_ends(struct generation *g, struct choice *c, struct buf *out)
 {
-	if (!c->block_open)
+	if (!c->block.open)
 		return; /* there may be no piece at all */
-	switch (item_of(g, c, c->block_piece)) {
+	switch (item_of(g, c, c->block.piece)) {
 	case ITEM_CALL: call_ends(g, c, out); break;
 	case ITEM_CUSTOM: custom_ends(g, c, out); break;
 	case ITEM_SEARCH: break;
 	default: text_ends(g, c, out); break;
 	}
 	item_event(g, c, false, out);
-	c->block_open = BLOCK_NONE;
+	c->block.open = BLOCK_NONE;
 }
 
 static void item_begins(struct generation *g, struct choice *c, struct buf *out)
 {
 	item_ends(g, c, out);
-	c->block_piece = c->told;
-	c->n_block++;
-	c->block_open = BLOCK_TEXT;
+	c->block.piece = c->told.n;
+	c->block.n++;
+	c->block.open = BLOCK_TEXT;
 	item_event(g, c, true, out);
-	if (c->split.piece[c->block_piece].kind != PIECE_CALL)
+	if (c->split.piece[c->block.piece].kind != PIECE_CALL)
 		part_event(g, c, true, "", 0, out);
 }
 
@@ -532,9 +532,9 @@ void response_delta(struct generation *g, struct choice *c, struct buf *out)
 
 		if (begins && begins_item(&p))
 			item_begins(g, c, out);
-		call = c->split.piece[c->block_piece].kind == PIECE_CALL;
+		call = c->split.piece[c->block.piece].kind == PIECE_CALL;
 		if (p.kind == PIECE_CALL || p.kind == PIECE_CALL_END ||
-		    (call && item_of(g, c, c->block_piece) != ITEM_CALL))
+		    (call && item_of(g, c, c->block.piece) != ITEM_CALL))
 			continue;
 		about_item(g, c, call ? "response.function_call_arguments.delta" : voice_of(g, c)->delta, out);
 		buf_puts(out, ",\"delta\":");
