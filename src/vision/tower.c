@@ -70,10 +70,10 @@ void bind_patches(struct binder *b, struct tower *t, const char *path, bool bias
 		return;
 	snprintf(name, sizeof name, "%s%s.weight", b->prefix, path);
 	kernel = store_find(t->st, name);
-	t->channels_last = kernel && kernel->n_dim >= 4 && kernel->dim[kernel->n_dim - 1] == 3;
-	bind_flat(b, &t->embed[0].w, t->hidden, 3 * f->frames * f->patch * f->patch, "%s", path);
+	t->embed.channels_last = kernel && kernel->n_dim >= 4 && kernel->dim[kernel->n_dim - 1] == 3;
+	bind_flat(b, &t->embed.linear.w, t->hidden, 3 * f->frames * f->patch * f->patch, "%s", path);
 	if (bias)
-		t->embed[0].bias = bind_floats(b, t->hidden, 0, "%s.bias", path);
+		t->embed.linear.bias = bind_floats(b, t->hidden, 0, "%s.bias", path);
 }
 
 int layout_plain(const struct tower *t, const struct picture_plan *p, int32_t *out)
@@ -132,7 +132,7 @@ static int read_processor(struct tower *t, struct err *err)
 /* A view's patches and rows have to come out whole. */
 static int check_shape(const struct tower *t, const char *file, struct err *err)
 {
-	int head = t->rope == ROPE_NONE ? 1 : 4;
+	int head = t->rope.kind == ROPE_NONE ? 1 : 4;
 
 	if (!t->depth)
 		return 0;
@@ -170,7 +170,7 @@ static int read_token(struct tower *t, struct err *err)
 
 	for (int i = 0; i < 2; i++)
 		if (conf_get(&top, key[i])) {
-			t->image_token = t->placeholder = conf_int(&top, key[i], 0, CONF_VOCAB_MAX - 1);
+			t->tokens.row = t->tokens.placeholder = conf_int(&top, key[i], 0, CONF_VOCAB_MAX - 1);
 			return top.code;
 		}
 	return err_set(err, E_MISSING, "%s: %s: missing, and a tower needs it", top.file, key[0]);
@@ -202,7 +202,7 @@ int tower_open(struct tower **out, struct store *st, struct err *err)
 	if (json_kind(vision) != JSON_OBJECT || !f || !(prefix = store_prefix(st, f->prefix, f->shown_by)))
 		return 0;
 	t = xcalloc(1, sizeof *t);
-	pthread_mutex_init(&t->spare_lock, NULL);
+	pthread_mutex_init(&t->spare.lock, NULL);
 	t->st = st;
 	t->family = f;
 	arena_init(&t->holder.arena);
@@ -240,11 +240,11 @@ int tower_attach(struct tower *t, struct backend *be, enum arith arith, const st
 	t->arith = arith;
 	t->wide = (t->dim + unit - 1) / unit * unit;
 	for (int i = 0; i < TOWER_MARKS; i++)
-		t->mark[i] = MEDIA_UNKNOWN;
+		t->tokens.mark[i] = MEDIA_UNKNOWN;
 	for (int i = 0; t->family->marks[i] && tokens; i++) {
 		int32_t id = tokens->id(tokens->arg, t->family->marks[i]);
 
-		t->mark[i] = id < 0 ? MEDIA_UNKNOWN : id;
+		t->tokens.mark[i] = id < 0 ? MEDIA_UNKNOWN : id;
 	}
 	return place(t, err);
 }
@@ -254,30 +254,30 @@ void *tower_take(struct tower *t, size_t *bytes, size_t *ready)
 	void *area = NULL;
 
 	*ready = 0;
-	pthread_mutex_lock(&t->spare_lock);
-	if (t->spare_bytes >= *bytes) {
-		area = t->spare;
-		*bytes = *ready = t->spare_bytes;
-		t->spare = NULL;
-		t->spare_bytes = 0;
+	pthread_mutex_lock(&t->spare.lock);
+	if (t->spare.bytes >= *bytes) {
+		area = t->spare.area;
+		*bytes = *ready = t->spare.bytes;
+		t->spare.area = NULL;
+		t->spare.bytes = 0;
 	}
-	pthread_mutex_unlock(&t->spare_lock);
+	pthread_mutex_unlock(&t->spare.lock);
 	return area ? area : t->be->ops->alloc(t->be, *bytes);
 }
 
 void tower_give(struct tower *t, void *area, size_t bytes)
 {
-	pthread_mutex_lock(&t->spare_lock);
-	if (bytes <= SPARE_MOST && bytes > t->spare_bytes) {
-		void *was = t->spare;
-		size_t was_bytes = t->spare_bytes;
+	pthread_mutex_lock(&t->spare.lock);
+	if (bytes <= SPARE_MOST && bytes > t->spare.bytes) {
+		void *was = t->spare.area;
+		size_t was_bytes = t->spare.bytes;
 
-		t->spare = area;
-		t->spare_bytes = bytes;
+		t->spare.area = area;
+		t->spare.bytes = bytes;
 		area = was;
 		bytes = was_bytes;
 	}
-	pthread_mutex_unlock(&t->spare_lock);
+	pthread_mutex_unlock(&t->spare.lock);
 	if (area)
 		t->be->ops->free(t->be, area, bytes);
 }
@@ -286,9 +286,9 @@ void tower_close(struct tower *t)
 {
 	if (!t)
 		return;
-	if (t->spare)
-		t->be->ops->free(t->be, t->spare, t->spare_bytes);
-	pthread_mutex_destroy(&t->spare_lock);
+	if (t->spare.area)
+		t->be->ops->free(t->be, t->spare.area, t->spare.bytes);
+	pthread_mutex_destroy(&t->spare.lock);
 	if (t->n_placed)
 		t->be->ops->unplace(t->be, t->placed, t->n_placed);
 	free(t->placed);
@@ -319,9 +319,9 @@ struct tower_info tower_info(const struct tower *t)
 		                .patch = t->form.patch,
 		                .merge = t->form.merge,
 		                .out = t->out,
-		                .deep = t->n_deep,
-		                .image_token = t->image_token,
-		                .placeholder = t->placeholder,
+		                .deep = t->deep.n,
+		                .image_token = t->tokens.row,
+		                .placeholder = t->tokens.placeholder,
 		                .both_ways = t->both_ways };
 
 	count(t, &i);

@@ -93,9 +93,9 @@ static void bind_gemma4(struct tower *t, struct binder *b, struct conf *c)
 	t->dim = conf_int(c, "head_dim", 4, CONF_HEAD_DIM_MAX);
 	t->scale = 1;
 	t->act.kind = ACT_GELU_TANH;
-	t->rope = ROPE_HALVES;
-	t->theta = conf_double_or(&rope, "rope_theta", 100);
-	t->side = conf_int_or(c, "position_embedding_size", 10240, 1, 1 << 20);
+	t->rope.kind = ROPE_HALVES;
+	t->rope.theta = conf_double_or(&rope, "rope_theta", 100);
+	t->places.side = conf_int_or(c, "position_embedding_size", 10240, 1, 1 << 20);
 	t->form = (struct picture_form){ .size = SIZE_FILL, .resample = RESAMPLE_BICUBIC, .frames = 1 };
 	t->form.patch = conf_int_or(c, "patch_size", 16, 1, 64);
 	t->form.merge = conf_int_or(c, "pooling_kernel_size", 3, 1, 16);
@@ -107,10 +107,10 @@ static void bind_gemma4(struct tower *t, struct binder *b, struct conf *c)
 		return;
 	}
 	t->both_ways = !strcmp(conf_str_or(&text, "use_bidirectional_attention", ""), "vision");
-	t->places = PLACES_AXES;
-	t->table = bind_host_table(b, 2 * t->side, t->hidden, "patch_embedder.position_embedding_table");
+	t->places.kind = PLACES_AXES;
+	t->places.table = bind_host_table(b, 2 * t->places.side, t->hidden, "patch_embedder.position_embedding_table");
 	bind_patches(b, t, "patch_embedder.input_proj", false);
-	t->channels_last = true;
+	t->embed.channels_last = true;
 	t->block = arena_zalloc(&t->holder.arena, size_mul((size_t)t->depth, sizeof *t->block));
 	for (int i = 0; i < t->depth && !b->code; i++)
 		bind_block(t, b, &t->block[i], i, eps, bounded);
@@ -127,9 +127,9 @@ static int gemma4_layout(const struct tower *t, const struct picture_plan *p, in
 {
 	int n = 0;
 
-	out[n++] = t->mark[0];
+	out[n++] = t->tokens.mark[0];
 	n += layout_plain(t, p, out + n);
-	out[n++] = t->mark[1];
+	out[n++] = t->tokens.mark[1];
 	return n;
 }
 
@@ -147,17 +147,17 @@ const struct tower_family tower_gemma4 = { "gemma4",    types, prefixes,     "pa
 /* pos_embedding is [places][axis][hidden], and the table that places are added from [axis][places][hidden]. */
 static void bind_axes(struct tower *t, struct binder *b)
 {
-	const float *from = bind_host_table(b, 2 * t->side, t->hidden, "pos_embedding");
+	const float *from = bind_host_table(b, 2 * t->places.side, t->hidden, "pos_embedding");
 	float *to;
 
 	if (!from)
 		return;
-	to = arena_alloc(&t->holder.arena, size_mul(2 * (size_t)t->side, (size_t)t->hidden * sizeof *to));
-	for (int place = 0; place < t->side; place++)
+	to = arena_alloc(&t->holder.arena, size_mul(2 * (size_t)t->places.side, (size_t)t->hidden * sizeof *to));
+	for (int place = 0; place < t->places.side; place++)
 		for (int axis = 0; axis < 2; axis++)
-			memcpy(to + (size_t)(axis * t->side + place) * (size_t)t->hidden,
+			memcpy(to + (size_t)(axis * t->places.side + place) * (size_t)t->hidden,
 			       from + (size_t)(2 * place + axis) * (size_t)t->hidden, (size_t)t->hidden * sizeof *to);
-	t->table = to;
+	t->places.table = to;
 }
 
 static void bind_unified(struct tower *t, struct binder *b, struct conf *c)
@@ -167,7 +167,7 @@ static void bind_unified(struct tower *t, struct binder *b, struct conf *c)
 	float eps = (float)conf_double_or(c, "rms_norm_eps", 1e-6);
 
 	t->hidden = conf_int(c, "mm_embed_dim", 1, CONF_DIM_MAX);
-	t->side = conf_int_or(c, "mm_posemb_size", 1120, 1, 1 << 20);
+	t->places.side = conf_int_or(c, "mm_posemb_size", 1120, 1, 1 << 20);
 	t->form = (struct picture_form){ .size = SIZE_FILL, .resample = RESAMPLE_BICUBIC, .frames = 1, .merge = 1 };
 	t->form.patch = conf_int_or(c, "model_patch_size", patch * pool, 1, 1024);
 	t->form.patches_max = conf_int_or(c, "num_soft_tokens", 280, 1, 4096);
@@ -177,14 +177,14 @@ static void bind_unified(struct tower *t, struct binder *b, struct conf *c)
 	if (c->code)
 		return;
 	t->both_ways = !strcmp(conf_str_or(&text, "use_bidirectional_attention", ""), "vision");
-	t->places = PLACES_AXES;
+	t->places.kind = PLACES_AXES;
 	bind_axes(t, b);
 	/* A norm takes the scale away but for its epsilon, and levels are exact where a patch is nearly of one colour. */
-	bind_norm(b, &t->patch, TOWER_NORM_LAYER, 3 * t->form.patch * t->form.patch, 0, LAYER_EPS * 255 * 255,
+	bind_norm(b, &t->embed.patch, TOWER_NORM_LAYER, 3 * t->form.patch * t->form.patch, 0, LAYER_EPS * 255 * 255,
 	          "patch_ln1", -1, "");
 	bind_patches(b, t, "patch_dense", true);
-	t->channels_last = true;
-	bind_norm(b, &t->embedded, TOWER_NORM_LAYER, t->hidden, 0, LAYER_EPS, "patch_ln2", -1, "");
+	t->embed.channels_last = true;
+	bind_norm(b, &t->embed.embedded, TOWER_NORM_LAYER, t->hidden, 0, LAYER_EPS, "patch_ln2", -1, "");
 	bind_norm(b, &t->pre, TOWER_NORM_LAYER, t->hidden, 0, LAYER_EPS, "pos_norm", -1, "");
 	bind_projection(t, b, eps);
 }

@@ -94,9 +94,9 @@ static void digest(struct image_media *im)
 }
 
 /* Tables of places may be smaller than what a picture's aspect can ask for. */
-static int check_places(const struct tower *t, const struct picture_plan *p, struct err *err)
+static int check_places(const struct tower_places *t, const struct picture_plan *p, struct err *err)
 {
-	for (int i = 0; i < p->n_view && (t->places == PLACES_AXES || t->places == PLACES_TABLE); i++)
+	for (int i = 0; i < p->n_view && (t->kind == PLACES_AXES || t->kind == PLACES_TABLE); i++)
 		if (p->view[i].grid_h > t->side || p->view[i].grid_w > t->side)
 			return err_set(err, E_LIMIT, "image: %d x %d patches, where the tower has places for %d",
 			               p->view[i].grid_w, p->view[i].grid_h, t->side);
@@ -125,7 +125,7 @@ int tower_image(struct media **out, struct tower *t, const struct image *from, i
 		rc = err_set(err, E_LIMIT, "image: %d x %d pixels are %d tokens, where %d are allowed", from->w,
 		             from->h, im->plan.rows, rows_max);
 	if (!rc)
-		rc = check_places(t, &im->plan, err);
+		rc = check_places(&t->places, &im->plan, err);
 	if (!rc)
 		rc = resize(im, from, err);
 	if (rc) {
@@ -138,11 +138,11 @@ int tower_image(struct media **out, struct tower *t, const struct image *from, i
 	layout = xcalloc((size_t)most, sizeof *layout);
 	*m = (struct media){ .ops = &ops,
 		             .kind = MEDIA_IMAGE,
-		             .row_token = t->image_token,
-		             .placeholder = t->placeholder,
+		             .row_token = t->tokens.row,
+		             .placeholder = t->tokens.placeholder,
 		             .n = im->plan.rows,
 		             .hidden = t->out,
-		             .deep = t->n_deep,
+		             .deep = t->deep.n,
 		             .whole = t->both_ways,
 		             .pixels = (int64_t)from->w * from->h,
 		             .layout = layout,

@@ -53,24 +53,58 @@ struct projector {
 	struct activation act[PROJECTOR_LINEARS];
 };
 
-/* Position embedding that is added to a patch; the table is [rows][hidden], in host memory. */
-enum tower_places {
+/* From a patch's pixels to its vector: patch norm, linear, embedded norm. */
+struct patch_embedding {
+	struct tower_norm patch, embedded;
+	struct tower_linear linear;
+	bool channels_last; /* in the weights */
+};
+
+/* Position embedding that is added to a patch. */
+enum tower_places_kind {
 	PLACES_NONE,
 	PLACES_TABLE,     /* row * side + col: the grid is side x side */
 	PLACES_CORNERS,   /* interpolated between the corners of the table's side x side */
 	PLACES_ANTIALIAS, /* the table resized to the grid as an image is, with antialiasing */
 	PLACES_AXES,      /* [2][side]: of the column, plus of the row */
 };
+struct tower_places {
+	enum tower_places_kind kind;
+	const float *table; /* [rows][hidden], in host memory */
+	int side;
+};
 
 /* How heads are rotated by a patch's position. */
-enum tower_rope {
+enum tower_rope_kind {
 	ROPE_NONE,
 	ROPE_ROW_COL,   /* theta^(-4 i / dim) of both axes, i < dim / 4, rows first */
 	ROPE_ALTERNATE, /* theta^(-2 i / dim), i < dim / 2: even ones of rows, odd ones of columns */
 	ROPE_HALVES,    /* the head's first half by the column, the second by the row: theta^(-4 i / dim) */
 };
+struct tower_rope {
+	enum tower_rope_kind kind;
+	double theta;
+};
 
 enum { TOWER_MARKS = 8, TOWER_DEEP = 8 };
+
+/* Projectors of blocks in the midst, whose rows join the decoder's layers. */
+struct deepstack {
+	struct projector v[TOWER_DEEP];
+	int after[TOWER_DEEP], n; /* blocks */
+};
+
+/* Ids of a row; of an image as templates write it; marks that the family's layout has, or MEDIA_UNKNOWN. */
+struct image_tokens {
+	int32_t row, placeholder, mark[TOWER_MARKS];
+};
+
+/* Memory of a run that is over, for the next one: to get 25 MB anew takes some 60 ms of page faults. */
+struct spare_memory {
+	pthread_mutex_t lock; /* runs end on any thread */
+	void *area;
+	size_t bytes;
+};
 
 struct tower {
 	struct model holder; /* of which only the arenas are used: what binders put tables into */
@@ -80,35 +114,24 @@ struct tower {
 	int hidden, heads, dim, inner, depth, out;
 	float scale; /* of q . k */
 	struct activation act;
-	struct tower_norm patch, embedded; /* of a patch before its embedding, and of what it gives */
-	struct tower_linear embed[2];      /* the second of the other frames of a patch, where these lie apart */
-	bool channels_last;
-	enum tower_places places;
-	const float *table;
-	int side;
+	struct patch_embedding embed;
+	struct tower_places places;
 	struct tower_norm pre, post;
-	enum tower_rope rope;
-	double theta;
+	struct tower_rope rope;
 	int window;                /* rows of the prompt that a window's edge has; 0: there are none */
 	struct tower_block *block; /* [depth] */
-	struct projector projector, deep[TOWER_DEEP];
-	int deep_after[TOWER_DEEP], n_deep; /* blocks */
-	bool both_ways, grid_places;        /* media: whole; rotary positions by row and column */
+	struct projector projector;
+	struct deepstack deep;
+	bool both_ways, grid_places; /* media: whole; rotary positions by row and column */
 
-	/* Token ids: of a row; of an image as templates write it; marks that the family's layout has, or
-	 * MEDIA_UNKNOWN. */
-	int32_t image_token, placeholder, mark[TOWER_MARKS];
+	struct image_tokens tokens;
 
 	struct backend *be;
 	enum arith arith;
 	int wide; /* dims of a head in the cache: dim, filled up for the kernels */
 	struct placed *placed;
 	int n_placed;
-
-	/* Memory of a run that is over, for the next one: to get 25 MB anew takes some 60 ms of page faults. */
-	pthread_mutex_t spare_lock; /* runs end on any thread */
-	void *spare;
-	size_t spare_bytes;
+	struct spare_memory spare;
 };
 
 struct tower_family {
@@ -119,7 +142,7 @@ struct tower_family {
 	const char *shown_by;
 	/* b has the prefix, c the vision_config; fills the tower. */
 	void (*bind)(struct tower *t, struct binder *b, struct conf *c);
-	/* Texts of t->mark, NULL-ended; "" is not looked up. */
+	/* Texts of t->tokens.mark, NULL-ended; "" is not looked up. */
 	const char *const *marks;
 	/* The layout of an image into out, which has room for rows + 4 * (grid rows + tiles) + 8; returns its
 	 * length. */

@@ -76,8 +76,8 @@ static void bind_pixtral(struct tower *t, struct binder *b, struct conf *c)
 	t->heads = conf_int_or(c, "num_attention_heads", 16, 1, CONF_HEADS_MAX);
 	t->dim = conf_int_or(c, "head_dim", t->hidden / t->heads, 4, CONF_HEAD_DIM_MAX);
 	t->act = read_act(c, "hidden_act");
-	t->rope = ROPE_ALTERNATE;
-	t->theta = conf_double_or(c, "rope_theta", conf_double_or(&rope, "rope_theta", 10000));
+	t->rope.kind = ROPE_ALTERNATE;
+	t->rope.theta = conf_double_or(c, "rope_theta", conf_double_or(&rope, "rope_theta", 10000));
 	t->form = (struct picture_form){ .size = SIZE_LONGEST, .resample = RESAMPLE_BICUBIC, .frames = 1 };
 	t->form.patch = conf_int_or(c, "patch_size", 16, 1, 64);
 	t->form.merge = llava ? 1 : conf_int_or(&top, "spatial_merge_size", 2, 1, 8);
@@ -122,7 +122,7 @@ static int pixtral_layout(const struct tower *t, const struct picture_plan *p, i
 		struct picture_plan one = { .rows = cols };
 
 		n += layout_plain(t, &one, out + n);
-		out[n++] = t->mark[r == rows - 1];
+		out[n++] = t->tokens.mark[r == rows - 1];
 	}
 	return n;
 }

@@ -17,8 +17,8 @@ static void read_form(struct tower *t, struct conf *c, int patch)
 
 	t->depth = conf_int(c, "depth", 1, CONF_LAYERS_MAX);
 	t->heads = conf_int(c, "num_heads", 1, CONF_HEADS_MAX);
-	t->rope = ROPE_ROW_COL;
-	t->theta = 10000;
+	t->rope.kind = ROPE_ROW_COL;
+	t->rope.theta = 10000;
 	t->grid_places = true;
 	t->form = (struct picture_form){ .size = SIZE_AREA, .resample = RESAMPLE_BICUBIC };
 	t->form.patch = conf_int_or(c, "patch_size", patch, 1, 64);
@@ -71,19 +71,19 @@ static void read_deepstack(struct tower *t, struct conf *c)
 	const struct json *list = conf_list(c, "deepstack_visual_indexes");
 	int64_t at;
 
-	t->n_deep = (int)json_len(list);
-	if (t->n_deep > TOWER_DEEP) {
-		conf_fail(c, E_UNSUPPORTED, "deepstack_visual_indexes: %d of them, at most %d are read", t->n_deep,
+	t->deep.n = (int)json_len(list);
+	if (t->deep.n > TOWER_DEEP) {
+		conf_fail(c, E_UNSUPPORTED, "deepstack_visual_indexes: %d of them, at most %d are read", t->deep.n,
 		          TOWER_DEEP);
-		t->n_deep = 0;
+		t->deep.n = 0;
 	}
-	for (int k = 0; k < t->n_deep; k++) {
+	for (int k = 0; k < t->deep.n; k++) {
 		if (json_to_int(json_at(list, (size_t)k), &at) || at < 0 || at >= t->depth ||
-		    (k && at <= t->deep_after[k - 1])) {
+		    (k && at <= t->deep.after[k - 1])) {
 			conf_fail(c, E_FORMAT, "deepstack_visual_indexes: no rising list of blocks below %d", t->depth);
 			return;
 		}
-		t->deep_after[k] = (int)at;
+		t->deep.after[k] = (int)at;
 	}
 }
 
@@ -118,20 +118,20 @@ static void bind_qwen(struct tower *t, struct binder *b, struct conf *c)
 	read_deepstack(t, c);
 	if (c->code)
 		return;
-	t->places = PLACES_CORNERS;
-	t->side = side;
-	t->table = bind_host_table(b, table, t->hidden, "pos_embed");
+	t->places.kind = PLACES_CORNERS;
+	t->places.side = side;
+	t->places.table = bind_host_table(b, table, t->hidden, "pos_embed");
 	bind_patches(b, t, "patch_embed.proj", true);
 	bind_plain_blocks(t, b, "mlp.linear_fc1", "mlp.linear_fc2");
 	bind_merger(b, t, &t->projector, "merger.norm", "merger.linear_fc1", "merger.linear_fc2", TOWER_NORM_LAYER,
 	            false);
-	for (int k = 0; k < t->n_deep; k++) {
+	for (int k = 0; k < t->deep.n; k++) {
 		char path[3][64];
 		static const char *const part[] = { "norm", "linear_fc1", "linear_fc2" };
 
 		for (int i = 0; i < 3; i++)
 			snprintf(path[i], sizeof path[i], "deepstack_merger_list.%d.%s", k, part[i]);
-		bind_merger(b, t, &t->deep[k], path[0], path[1], path[2], TOWER_NORM_LAYER, true);
+		bind_merger(b, t, &t->deep.v[k], path[0], path[1], path[2], TOWER_NORM_LAYER, true);
 	}
 }
 

@@ -154,15 +154,15 @@ static int order_patches(struct tower_run *r)
 	free(length);
 	for (int i = 0; i < r->n; i++)
 		for (int a = 0; a < 2; a++)
-			r->turn[i][a] = r->at[i][r->t->rope == ROPE_HALVES ? 1 - a : a];
+			r->turn[i][a] = r->at[i][r->t->rope.kind == ROPE_HALVES ? 1 - a : a];
 	return pages;
 }
 
 /* Angle i of an axis at a place. */
 static double angle(const struct tower *t, int axis, int i, int place)
 {
-	double by = t->rope == ROPE_ALTERNATE ? 2.0 * (2 * i + axis) / t->dim : 4.0 * i / t->dim;
-	float freq = (float)pow(t->theta, -by);
+	double by = t->rope.kind == ROPE_ALTERNATE ? 2.0 * (2 * i + axis) / t->dim : 4.0 * i / t->dim;
+	float freq = (float)pow(t->rope.theta, -by);
 
 	return (double)((float)place * freq);
 }
@@ -188,7 +188,7 @@ static void write_rope(struct tower_run *r, int places)
 	free(c);
 	free(s);
 	r->rope = (struct grid_rope){
-		{ r->cosines[0], r->cosines[1] }, { r->sines[0], r->sines[1] }, freqs, t->rope == ROPE_HALVES
+		{ r->cosines[0], r->cosines[1] }, { r->sines[0], r->sines[1] }, freqs, t->rope.kind == ROPE_HALVES
 	};
 }
 
@@ -196,7 +196,8 @@ static void write_rope(struct tower_run *r, int places)
 static void resize_places(struct tower_run *r)
 {
 	const struct tower *t = r->t;
-	int gh = r->plan->view[r->view].grid_h, gw = r->plan->view[r->view].grid_w, S = t->side, h = t->hidden, first;
+	int gh = r->plan->view[r->view].grid_h, gw = r->plan->view[r->view].grid_w, S = t->places.side, h = t->hidden,
+	    first;
 	double *tap = xcalloc(
 		(size_t)biggest(resample_taps(S, gw, RESAMPLE_BILINEAR), resample_taps(S, gh, RESAMPLE_BILINEAR)),
 		sizeof *tap);
@@ -211,7 +212,7 @@ static void resize_places(struct tower_run *r)
 				for (int i = 0; i < h; i++)
 					wide[((size_t)y * (size_t)gw + (size_t)c) * (size_t)h + (size_t)i] +=
 						(float)tap[j] *
-						t->table[(size_t)(y * S + first + j) * (size_t)h + (size_t)i];
+						t->places.table[(size_t)(y * S + first + j) * (size_t)h + (size_t)i];
 	}
 	for (int y = 0; y < gh; y++) {
 		int n = resample_weights(tap, &first, S, gh, y, RESAMPLE_BILINEAR);
@@ -265,8 +266,8 @@ static int widest_row(const struct tower *t)
 {
 	int most = t->out;
 
-	for (int k = -1; k < t->n_deep; k++) {
-		const struct projector *p = k < 0 ? &t->projector : &t->deep[k];
+	for (int k = -1; k < t->deep.n; k++) {
+		const struct projector *p = k < 0 ? &t->projector : &t->deep.v[k];
 
 		for (int i = 0; i < p->n; i++)
 			most = biggest(most, p->linear[i].w.rows);
@@ -295,7 +296,7 @@ static size_t lay_area(struct tower_run *r, uint8_t *base, int pages)
 	r->wide_v = lay_floats(&l, c, wide);
 	r->inner = lay_floats(&l, c, t->inner);
 	r->inner2 = lay_floats(&l, c, biggest(t->inner, most));
-	r->patches = lay_floats(&l, c, t->embed[0].w.cols);
+	r->patches = lay_floats(&l, c, t->embed.linear.w.cols);
 	for (int axis = 0; axis < 2; axis++) {
 		r->cosines[axis] = lay_floats(&l, places, t->dim / 4 + 1);
 		r->sines[axis] = lay_floats(&l, places, t->dim / 4 + 1);
@@ -339,7 +340,7 @@ static int view_open(struct tower_run *r, struct err *err)
 	r->at = xcalloc((size_t)r->n, sizeof *r->at);
 	r->turn = xcalloc((size_t)r->n, sizeof *r->turn);
 	r->row = xcalloc((size_t)(r->n / group), sizeof *r->row);
-	r->host = xcalloc((size_t)r->unit * (size_t)biggest(t->embed[0].w.cols, t->hidden), sizeof *r->host);
+	r->host = xcalloc((size_t)r->unit * (size_t)biggest(t->embed.linear.w.cols, t->hidden), sizeof *r->host);
 	r->index = xcalloc((size_t)r->unit * (size_t)(t->projector.channels_first ? t->hidden : 1), sizeof *r->index);
 	pages = order_patches(r);
 	r->page_bytes = t->depth ? kv_layers_lay(&r->layer, 1, &rows, t->heads, t->wide, PAGE_ROWS) : 0;
@@ -350,7 +351,7 @@ static int view_open(struct tower_run *r, struct err *err)
 	if (!r->area)
 		return err_set(err, E_FULL, "image: no memory for %zu bytes that %d patches need", r->area_bytes, r->n);
 	lay_area(r, r->area, pages);
-	if (t->places == PLACES_ANTIALIAS)
+	if (t->places.kind == PLACES_ANTIALIAS)
 		resize_places(r);
 	take_pixels(r);
 	r->stage = STAGE_MEMORY;
@@ -467,7 +468,7 @@ static float *heads(struct tower_run *r, float *wide, float *x, const float *gai
 	if (normed)
 		ops_of(r)->norm(&r->pass, x, x, n * t->heads, t->dim, gain, t->block[r->block].norm_attn.eps);
 	ops_of(r)->heads(&r->pass, wide, t->wide, x, t->dim, n, t->heads,
-	                 turned && t->rope != ROPE_NONE ? &r->rope : NULL);
+	                 turned && t->rope.kind != ROPE_NONE ? &r->rope : NULL);
 	return wide;
 }
 
@@ -476,11 +477,11 @@ static float *heads(struct tower_run *r, float *wide, float *x, const float *gai
 /* table row(s) for a patch, added up into out. */
 static void place_of(const struct tower_run *r, float *out, int row, int col)
 {
-	const struct tower *t = r->t;
+	const struct tower_places *t = &r->t->places;
 	const struct picture_view *v = &r->plan->view[r->view];
-	int h = t->hidden, S = t->side;
+	int h = r->t->hidden, S = t->side;
 
-	if (t->places == PLACES_CORNERS) {
+	if (t->kind == PLACES_CORNERS) {
 		float y = v->grid_h > 1 ? (float)row * (float)(S - 1) / (float)(v->grid_h - 1) : 0;
 		float x = v->grid_w > 1 ? (float)col * (float)(S - 1) / (float)(v->grid_w - 1) : 0;
 		int y0 = (int)y, x0 = (int)x, y1 = y0 + 1 < S ? y0 + 1 : S - 1, x1 = x0 + 1 < S ? x0 + 1 : S - 1;
@@ -494,14 +495,14 @@ static void place_of(const struct tower_run *r, float *out, int row, int col)
 		for (int i = 0; i < h; i++)
 			out[i] = weight[0] * corner[0][i] + weight[1] * corner[1][i] + weight[2] * corner[2][i] +
 			         weight[3] * corner[3][i];
-	} else if (t->places == PLACES_AXES) {
+	} else if (t->kind == PLACES_AXES) {
 		const float *x = t->table + (size_t)col * (size_t)h, *y = t->table + (size_t)(S + row) * (size_t)h;
 
 		for (int i = 0; i < h; i++)
 			out[i] = x[i] + y[i];
 	} else {
-		const float *from = t->places == PLACES_TABLE ? t->table + (size_t)(row * S + col) * (size_t)h :
-		                                                r->place + (size_t)(row * v->grid_w + col) * (size_t)h;
+		const float *from = t->kind == PLACES_TABLE ? t->table + (size_t)(row * S + col) * (size_t)h :
+		                                              r->place + (size_t)(row * v->grid_w + col) * (size_t)h;
 
 		memcpy(out, from, (size_t)h * sizeof *out);
 	}
@@ -510,28 +511,28 @@ static void place_of(const struct tower_run *r, float *out, int row, int col)
 static void embed(struct tower_run *r, int first, int n)
 {
 	const struct tower *t = r->t;
-	int cols = t->embed[0].w.cols;
+	int cols = t->embed.linear.w.cols;
 	float *x = r->x + (size_t)first * (size_t)t->hidden;
-	bool placed = t->places != PLACES_NONE, apart = t->embedded.kind != TOWER_NORM_NONE;
-	struct linear job = { .w = &t->embed[0].w,
+	bool placed = t->places.kind != PLACES_NONE, apart = t->embed.embedded.kind != TOWER_NORM_NONE;
+	struct linear job = { .w = &t->embed.linear.w,
 		              .out = x,
 		              .ld = (size_t)t->hidden,
-		              .bias = t->embed[0].bias,
+		              .bias = t->embed.linear.bias,
 		              .add = placed && !apart };
 
 	if (begin(r, &r->seg[0], first, n, false))
 		return;
 	for (int i = 0; i < n; i++)
 		picture_patch(r->host + (size_t)i * (size_t)cols, &t->form, &r->im, r->at[first + i][0],
-		              r->at[first + i][1], t->channels_last, r->value);
+		              r->at[first + i][1], t->embed.channels_last, r->value);
 	ops_of(r)->write(t->be, r->patches, r->host, (size_t)n * (size_t)cols * sizeof(float));
 	for (int i = 0; i < n && placed; i++)
 		place_of(r, r->host + (size_t)i * (size_t)t->hidden, r->at[first + i][0], r->at[first + i][1]);
 	if (placed)
 		ops_of(r)->write(t->be, apart ? r->a : x, r->host, (size_t)n * (size_t)t->hidden * sizeof(float));
-	norm(r, &t->patch, r->patches, r->patches, n, cols);
+	norm(r, &t->embed.patch, r->patches, r->patches, n, cols);
 	ops_of(r)->linear(&r->pass, &job, 1, r->patches, n, cols);
-	norm(r, &t->embedded, x, x, n, t->hidden);
+	norm(r, &t->embed.embedded, x, x, n, t->hidden);
 	if (placed && apart)
 		ops_of(r)->add(&r->pass, x, r->a, n, t->hidden, 1.0f);
 	norm(r, &t->pre, x, x, n, t->hidden);
@@ -656,7 +657,7 @@ static void rows_of(struct tower_run *r, const struct projector *p, const float 
 static void project(struct tower_run *r, const struct projector *p, int which, int first, int n)
 {
 	const struct tower *t = r->t;
-	int group = group_of(t), rows = n / group, cols = p->linear[0].w.cols, width = t->out * (1 + t->n_deep);
+	int group = group_of(t), rows = n / group, cols = p->linear[0].w.cols, width = t->out * (1 + t->deep.n);
 	float *from = r->b, *to = r->a, *host;
 	const float *x;
 	int rc;
@@ -700,7 +701,7 @@ static void unit(struct tower_run *r, int first, int n)
 	case STAGE_EMBED: embed(r, first, n); break;
 	case STAGE_KEYS: keys(r, first, n); break;
 	case STAGE_REST: rest(r, first, n); break;
-	case STAGE_DEEP: project(r, &r->t->deep[r->deep], 1 + r->deep, first, n); break;
+	case STAGE_DEEP: project(r, &r->t->deep.v[r->deep], 1 + r->deep, first, n); break;
 	case STAGE_PROJECT: project(r, &r->t->projector, 0, first, n); break;
 	case STAGE_DONE: break;
 	}
@@ -710,7 +711,7 @@ static void unit(struct tower_run *r, int first, int n)
 static void next_stage(struct tower_run *r)
 {
 	const struct tower *t = r->t;
-	bool deep = r->stage == STAGE_REST && r->deep < t->n_deep && t->deep_after[r->deep] == r->block;
+	bool deep = r->stage == STAGE_REST && r->deep < t->deep.n && t->deep.after[r->deep] == r->block;
 
 	r->next = 0;
 	if (r->stage == STAGE_EMBED && !t->depth) {
@@ -787,7 +788,7 @@ static int64_t fill_area(struct tower_run *r, int64_t now, int64_t end)
 	free(zeros);
 	if (left)
 		return now;
-	if (r->t->rope != ROPE_NONE)
+	if (r->t->rope.kind != ROPE_NONE)
 		write_rope(r, biggest(v->grid_h, v->grid_w));
 	r->stage = STAGE_EMBED;
 	return now;

@@ -85,11 +85,11 @@ static void bind_gemma3(struct tower *t, struct binder *b, struct conf *c)
 		return;
 	}
 	t->form.merge = grid / side;
-	t->placeholder = conf_int_or(&top, "boi_token_index", t->image_token, 0, CONF_VOCAB_MAX);
+	t->tokens.placeholder = conf_int_or(&top, "boi_token_index", t->tokens.row, 0, CONF_VOCAB_MAX);
 	t->both_ways = true;
-	t->places = PLACES_TABLE;
-	t->side = grid;
-	t->table = bind_host_table(b, grid * grid, t->hidden, "embeddings.position_embedding");
+	t->places.kind = PLACES_TABLE;
+	t->places.side = grid;
+	t->places.table = bind_host_table(b, grid * grid, t->hidden, "embeddings.position_embedding");
 	bind_patches(b, t, "embeddings.patch_embedding", true);
 	bind_blocks(t, b, eps);
 	to_projector(t, b, "mm_soft_emb_norm.weight");
@@ -108,11 +108,11 @@ static int gemma3_layout(const struct tower *t, const struct picture_plan *p, in
 {
 	int n = 0;
 
-	out[n++] = t->mark[0];
-	out[n++] = t->mark[1];
+	out[n++] = t->tokens.mark[0];
+	out[n++] = t->tokens.mark[1];
 	n += layout_plain(t, p, out + n);
-	out[n++] = t->mark[2];
-	out[n++] = t->mark[0];
+	out[n++] = t->tokens.mark[2];
+	out[n++] = t->tokens.mark[0];
 	return n;
 }
 
@@ -139,15 +139,15 @@ static void bind_lfm2(struct tower *t, struct binder *b, struct conf *c)
 	if (side * side != places)
 		conf_fail(c, E_FORMAT, "num_patches: %d is not a square", places);
 	if (!c->code && !picture_read(&t->form, top.j, top.file, c->err)) /* the processor's file has the same keys */
-		t->places = PLACES_ANTIALIAS;
+		t->places.kind = PLACES_ANTIALIAS;
 	if (c->code || top.code) {
 		c->code = c->code ? c->code : top.code;
 		return;
 	}
-	t->side = side;
-	t->table = bind_host_table(b, places, t->hidden, "embeddings.position_embedding");
+	t->places.side = side;
+	t->places.table = bind_host_table(b, places, t->hidden, "embeddings.position_embedding");
 	bind_patches(b, t, "embeddings.patch_embedding", true);
-	t->channels_last = true;
+	t->embed.channels_last = true;
 	bind_blocks(t, b, eps);
 	to_projector(t, b, "linear_1.weight");
 	joined = t->hidden * t->form.merge * t->form.merge;
@@ -167,20 +167,20 @@ static int lfm2_layout(const struct tower *t, const struct picture_plan *p, int3
 {
 	int n = 0, tiles = p->tile_rows * p->tile_cols;
 
-	out[n++] = t->mark[0];
+	out[n++] = t->tokens.mark[0];
 	for (int v = 0; v < p->n_view; v++) {
 		struct picture_plan one = { .rows = p->view[v].grid_h / t->form.merge *
 			                            (p->view[v].grid_w / t->form.merge) };
 
 		if (tiles && v < tiles && tiles > 1)
-			out[n++] = t->mark[3] == MEDIA_UNKNOWN ?
+			out[n++] = t->tokens.mark[3] == MEDIA_UNKNOWN ?
 			                   MEDIA_UNKNOWN :
-			                   t->mark[3] + 10 * (v / p->tile_cols) + v % p->tile_cols;
+			                   t->tokens.mark[3] + 10 * (v / p->tile_cols) + v % p->tile_cols;
 		else if (tiles > 1)
-			out[n++] = t->mark[2];
+			out[n++] = t->tokens.mark[2];
 		n += layout_plain(t, &one, out + n);
 	}
-	out[n++] = t->mark[1];
+	out[n++] = t->tokens.mark[1];
 	return n;
 }
 
