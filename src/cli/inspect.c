@@ -360,7 +360,7 @@ static int inspect_memory(const struct host_opts *o)
 	struct session s;
 	struct err err;
 	struct buf out;
-	int rc = session_open(&s, o, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN, &err);
+	int rc = session_open(&s, o, LOAD_ENGINE | LOAD_TEMPLATE | LOAD_PLAN | LOAD_DEVICE, &err);
 
 	if (rc)
 		return cli_fail("inspect", &err);

@@ -395,9 +395,11 @@ static void log_plan(const struct session *s, const struct engine_opts *eo, cons
 		plan_total(p) / MB, p->weights / MB, p->step / MB, p->states / MB, p->kv / MB,
 		shape->layers_attn ? p->kv / model_kv_row_bytes(shape, &mo->kv) : 0, p->prefix / MB, p->parked / MB,
 		p->draft / MB, p->program / MB, p->experts / MB, p->tables / MB);
-	if (p->device)
-		log_info("of the device's memory, %zu MB: all but the experts %zu, keys and values up to %zu",
-		         s->beside_bytes / MB, p->device / MB, p->kv / MB);
+	if (s->divided)
+		log_info(
+			"of the device's memory, %zu MB: weights %zu, step %zu, states %zu, keys and values up to %zu, drafting up to %zu",
+			p->device.memory / MB, p->device.weights / MB, p->device.step / MB, p->device.states / MB,
+			p->device.kv / MB, p->device.draft / MB);
 	for (int i = 0; i < eo->n_drafter; i++)
 		log_info("drafts by %s, up to %d tokens", eo->drafter[i]->ops->name, eo->n_draft);
 }
@@ -498,7 +500,7 @@ static int bind_engine(struct session *s, struct host_opts *o, unsigned what, st
 	eo->step_rows = s->step_rows;
 	eo->logit_rows = what & LOAD_LOGITS ? s->step_rows : 0;
 	eo->n_draft = drafts_tokens(o);
-	return what & LOAD_PLAN ? 0 : device_open(s, o, err);
+	return what & LOAD_PLAN && !(what & LOAD_DEVICE) ? 0 : device_open(s, o, err);
 }
 
 /* Are prefixes kept on disk, or read from there? */
@@ -567,7 +569,7 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 	eo.blocks = o->blocks;
 	eo.verify_seed = rng_os_seed();
 	eo.park_bytes = plan.parked;
-	eo.turn = s->device_bytes ? NULL : o->turn; /* a device's step leaves the processors alone */
+	eo.turn = s->device_bytes && !s->divided ? NULL : o->turn; /* a device's step leaves the processors alone */
 	if (!plan.experts && (o->experts.dir || o->experts.trace || o->experts.io))
 		log_warn("all experts fit into memory: --expert-dir, --expert-trace and --expert-io do nothing without "
 		         "--expert-memory");

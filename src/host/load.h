@@ -25,6 +25,7 @@ enum {
 	LOAD_HUGE = 32,     /* weights go to huge pages where possible, in the background */
 	LOAD_HUGE_NOW = 64, /* weights go to huge pages before the model is open */
 	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
+	LOAD_DEVICE = 512,  /* with LOAD_PLAN: opens the device too, of whose memory the plan speaks */
 	LOAD_TOWER = 256,   /* what reads images and sounds, if the model has it */
 };
 
@@ -60,9 +61,9 @@ struct session {
 	bool follows;         /* another session of sessions_open came before it, whose plan counts the program */
 	struct backend *be;   /* of the model */
 	struct backend *cpu;  /* of what stays on the processor: be, unless that is a device's */
-	size_t device_bytes;  /* memory of be's device; 0: be is cpu, or has it */
+	size_t device_bytes;  /* that may be used of the memory of be's device; 0: be is cpu */
 	bool divided;         /* be has cpu, for a part of the model */
-	size_t beside_bytes;  /* memory of the device that has all but the mixtures; 0: there is none */
+	int device_layers;    /* which part the device has: DEVICE_* of load_device.h, or its first layers */
 	struct model *looked; /* see load_device.h */
 	struct model *model;
 	struct tower *tower;       /* NULL: the model has none that weft reads, or it was not asked for */

@@ -47,13 +47,12 @@ static int look(struct session *s, const struct host_opts *o, struct err *err)
 	return rc ? rc : model_attach(s->looked, s->be, &mo, err);
 }
 
-/* How much of the model a device computes: its first layers, all, or all but the mixtures of experts; s->cpu computes the rest. */
-enum { ALL = 0, NO_EXPERTS = -1, LAYERS_MOST = 10000 };
+enum { LAYERS_MOST = 10000 };
 
 /* Adds to err what takes less memory than the device has. */
 static void advise(const struct session *s, const struct backend_found *f, int layers, struct err *err)
 {
-	bool experts = s->model->n_mixture && layers != NO_EXPERTS;
+	bool experts = s->model->n_mixture && layers != DEVICE_NO_EXPERTS;
 	struct err own = *err;
 
 	err_set(err, own.code, "%s; --device %s,N with a smaller number of layers%s takes less memory there", own.msg,
@@ -85,20 +84,20 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 	if (need > f->memory)
 		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
 		               s->store->name, need >> 20);
-	if (layers == NO_EXPERTS && !s->model->n_mixture)
+	if (layers == DEVICE_NO_EXPERTS && !s->model->n_mixture)
 		return err_set(err, E_UNSUPPORTED, "%s has no mixtures of experts", s->store->name);
 	rc = backends_open(&s->be, f->name, NULL, err);
-	if (!rc && layers == NO_EXPERTS)
-		s->beside_bytes = s->be->memory;
+	if (!rc)
+		s->device_bytes = s->be->memory;
 	if (!rc && layers) {
-		s->be = layers == NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) : split_open(s->be, s->cpu, layers);
+		s->be = layers == DEVICE_NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) :
+		                                      split_open(s->be, s->cpu, layers);
 		s->divided = true;
+		s->device_layers = layers;
 	}
 	if (!rc && (rc = look(s, o, err)) == E_FULL)
 		advise(s, f, layers, err);
-	if (!rc)
-		s->device_bytes = f->memory;
-	else
+	if (rc)
 		device_close(s);
 	return rc;
 }
@@ -115,7 +114,7 @@ static void choose(struct session *s, const struct host_opts *o)
 			continue; /* a processor that OpenCL shows as a device */
 		if (other)
 			log_info("device: the processor, and not %s: %s is asked for", found[i].name, other);
-		else if (!try_device(s, o, &found[i], ALL, &err)) {
+		else if (!try_device(s, o, &found[i], DEVICE_ALL, &err)) {
 			log_info("device: %s, %s: a GPU that has kernels and memory for the model", found[i].name,
 			         found[i].device);
 			return;
@@ -131,7 +130,7 @@ static int read_name(const char *text, struct backend_found *f, int *layers, str
 	size_t n = strcspn(text, ",");
 	char *end = NULL;
 	bool experts = !strcmp(text + n, ",experts");
-	long most = experts ? NO_EXPERTS : text[n] ? strtol(text + n + 1, &end, 10) : ALL;
+	long most = experts ? DEVICE_NO_EXPERTS : text[n] ? strtol(text + n + 1, &end, 10) : DEVICE_ALL;
 
 	if (text[n] && !experts && (end == text + n + 1 || *end || most < 1 || most > LAYERS_MOST))
 		return err_set(err, E_ARG, "'%s': not a number of layers, 1 to %d, nor 'experts'", text + n + 1,
@@ -148,7 +147,7 @@ static int open_named(struct session *s, const struct host_opts *o, const char *
                       struct err *err)
 {
 	struct backend_found f = { .memory = SIZE_MAX };
-	int layers = ALL, rc = read_name(name, &f, &layers, err);
+	int layers = DEVICE_ALL, rc = read_name(name, &f, &layers, err);
 
 	if (!rc && layers && !strcmp(f.name, "cpu"))
 		rc = err_set(err, E_ARG, "the processor computes all of a model");
@@ -158,7 +157,6 @@ static int open_named(struct session *s, const struct host_opts *o, const char *
 		rc = try_device(s, o, &f, layers, err);
 	if (rc)
 		return err_prefix(err, "--device %s", name);
-	s->device_bytes = s->be->memory;
 	log_info("device: %s", s->be->level);
 	return 0;
 }
@@ -197,7 +195,8 @@ void device_close(struct session *s)
 		s->cpu->ops->close(s->cpu);
 	s->be = s->cpu = NULL;
 	s->divided = false;
-	s->beside_bytes = 0;
+	s->device_bytes = 0;
+	s->device_layers = DEVICE_ALL;
 }
 
 void device_describe(struct buf *out, const char *indent)

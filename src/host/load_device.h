@@ -8,6 +8,9 @@ struct buf;
 struct host_opts;
 struct session;
 
+/* What a device computes of a model: all, all but the mixtures of experts, or a number of layers. */
+enum { DEVICE_ALL = 0, DEVICE_NO_EXPERTS = -1 };
+
 /* Opens the session's backends, whose model is bound: be for the model, cpu for what stays on the processor.  "auto" takes the
  * first GPU that has kernels for the whole model and memory for it, and the log says what was taken and why; "NAME,LAYERS" takes a
  * device for the first layers alone, "NAME,experts" for all but the mixtures of experts.  A device that was named and cannot be

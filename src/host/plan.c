@@ -1,12 +1,14 @@
 /* plan.c - see plan.h. */
 #include "host/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "host/load.h"
+#include "host/load_device.h"
 
 static size_t least(size_t a, size_t b)
 {
@@ -18,17 +20,65 @@ enum { TABLE_BUFFER = 4 << 20 };
 
 size_t plan_total(const struct plan *p)
 {
+	size_t there = p->divided ? p->device.states + p->device.kv : 0;
+
 	return p->program + p->weights + p->experts + p->tables + p->step + p->states + p->kv + p->prefix + p->parked +
-	       p->draft;
+	       p->draft - there;
 }
 
-/* Bytes of memory that a plan may count on: the machine's, or those of a device but a sixteenth, which its driver needs.  A
- * device counts for no more than the machine has, because weights and parked sequences are in the machine's memory too. */
+/* Bytes of memory that a plan may count on: the machine's, or those of a device of the whole model but a sixteenth, which its
+ * driver needs.  A device counts for no more than the machine has, because weights and parked sequences are in the machine's
+ * memory too. */
 static size_t machine_bytes(const struct session *s)
 {
 	size_t machine = memory_total(), device = s->device_bytes / 16 * 15;
 
-	return device ? least(machine, device) : machine;
+	return device && !s->divided ? least(machine, device) : machine;
+}
+
+/* How many of `of` layers the device of a divided model has: where it lacks only mixtures, all; else in proportion and rounded up,
+ * for a plan does not know which layers have keys and values, and which states. */
+static int layers_there(const struct session *s, int of)
+{
+	int all = s->model->shape.layers, there = s->device_layers;
+
+	if (!s->divided)
+		return 0;
+	if (there == DEVICE_NO_EXPERTS || there >= all)
+		return of;
+	return (int)(((int64_t)of * there + all - 1) / all);
+}
+
+/* The part of bytes of `of` layers that layers_there have. */
+static size_t bytes_there(const struct session *s, size_t bytes, int of)
+{
+	return of ? bytes / (size_t)of * (size_t)layers_there(s, of) : 0;
+}
+
+static size_t kv_there(const struct session *s, size_t bytes)
+{
+	return bytes_there(s, bytes, s->model->shape.layers_attn);
+}
+
+/* Bytes of a pool of which `layers` layers have `bytes`; SIZE_MAX: they have nothing of it. */
+static size_t pool_with(const struct session *s, int layers, size_t bytes)
+{
+	int all = s->model->shape.layers_attn;
+
+	return !layers ? SIZE_MAX : layers == all ? bytes : size_mul(bytes / (size_t)layers, (size_t)all);
+}
+
+static size_t pool_here(const struct session *s, size_t bytes)
+{
+	int all = s->model->shape.layers_attn;
+
+	return pool_with(s, all - layers_there(s, all), bytes);
+}
+
+/* Bytes of the experts that may stay on disk: a model that is divided by layers reads none from there. */
+static size_t experts_here(const struct session *s)
+{
+	return s->divided && s->device_layers != DEVICE_NO_EXPERTS ? 0 : model_expert_bytes(s->model);
 }
 
 /* Bytes that a sequence at its longest could use, and all. */
@@ -58,7 +108,8 @@ static size_t pool_most(size_t most, size_t prefix)
 /* Bytes that no prompt changes: of the program, the weights, a step, states and drafting. */
 static size_t fixed_part(const struct plan *p)
 {
-	return p->program + p->weights + p->tables + p->step + p->states + p->draft;
+	return p->program + p->weights + p->tables + p->step + p->states + p->draft -
+	       (p->divided ? p->device.states : 0);
 }
 
 /* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
@@ -69,9 +120,10 @@ static int share_out(const struct session *s, const struct host_opts *o, const s
                      size_t bound, struct err *err)
 {
 	enum { MB = 1 << 20 };
-	size_t most = kv_most(s, mo), experts = model_expert_bytes(s->model), fixed, rest;
+	size_t most = kv_most(s, mo), experts = experts_here(s), fixed, rest;
 
-	fixed = fixed_part(p) + (o->kv_bytes ? p->kv : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	fixed = fixed_part(p) + (o->kv_bytes ? p->kv - kv_there(s, p->kv) : 0) +
+	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
 	if (fixed >= bound)
 		return err_set(
 			err, E_LIMIT,
@@ -89,7 +141,7 @@ static int share_out(const struct session *s, const struct host_opts *o, const s
 	if (o->prefix_bytes == SIZE_MAX)
 		p->prefix = rest / 8 * 2;
 	if (!o->kv_bytes)
-		p->kv = least(pool_most(most, p->prefix), rest / 8 * 5);
+		p->kv = least(pool_most(most, p->prefix), pool_here(s, rest / 8 * 5));
 	p->parked = least(most, rest / 8);
 	return 0;
 }
@@ -107,42 +159,49 @@ static size_t prefix_default(const struct plan *p, size_t bound)
 static int budgets(const struct session *s, const struct host_opts *o, struct model_opts *mo, struct plan *p,
                    struct err *err)
 {
-	size_t machine = machine_bytes(s), most = kv_most(s, mo), experts = model_expert_bytes(s->model);
+	size_t machine = machine_bytes(s), most = kv_most(s, mo), experts = experts_here(s);
 	size_t bound = o->memory_bytes ? o->memory_bytes : machine - machine / 16;
 
 	p->prefix = o->prefix_bytes == SIZE_MAX ? prefix_default(p, bound) : o->prefix_bytes;
-	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), machine / 4);
+	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), pool_here(s, machine / 4));
+	p->device.kv = kv_there(s, p->kv);
 	p->parked = least(most, machine / 16);
 	p->experts = o->expert_bytes;
 	/* Experts go to disk where all together is over the bound.  Under --memory the three budgets above do not count,
 	 * since share_out fits them to what is left. */
-	if (!p->experts && experts && plan_total(p) - (o->memory_bytes ? p->prefix + p->kv + p->parked : 0) > bound)
+	if (!p->experts && experts &&
+	    plan_total(p) - (o->memory_bytes ? p->prefix + p->kv - p->device.kv + p->parked : 0) > bound)
 		p->experts = SIZE_MAX;
 	if (p->experts)
 		p->weights -= experts;
 	return o->memory_bytes || p->experts == SIZE_MAX ? share_out(s, o, mo, p, bound, err) : 0;
 }
 
-/* Keeps keys and values to half of what a device that has all but the mixtures has left, for operations need room too, and to a
+/* Keeps keys and values on the device of a divided model to half of what it has left, for operations need room too, and to a
  * quarter of its memory, which is what OpenCL promises to give in one piece; or to all that is left, where the option says how
  * many. */
 static int fit_device(const struct session *s, const struct host_opts *o, struct plan *p, struct err *err)
 {
-	size_t bound = s->beside_bytes / 16 * 15, left = bound > p->device ? bound - p->device : 0;
+	struct plan_device *d = &p->device;
+	size_t bound = d->memory / 16 * 15, fixed = d->weights + d->step + d->states + d->draft,
+	       left = bound > fixed ? bound - fixed : 0;
 
-	if (!s->beside_bytes)
+	if (!s->divided)
 		return 0;
 	if (!left)
 		return err_set(
 			err, E_LIMIT,
-			"the device may give %zu MB, and all but the experts takes %zu MB: a step %zu MB, states %zu MB, "
-			"drafting %zu MB, the rest is weights; a number of layers in place of 'experts' takes less",
-			bound >> 20, p->device >> 20, p->step >> 20, p->states >> 20, p->draft >> 20);
-	if (o->kv_bytes > left)
-		return err_set(err, E_LIMIT, "--kv-bytes %zu MB: the device has %zu MB left for keys and values",
-		               o->kv_bytes >> 20, left >> 20);
+			"the device may give %zu MB, and its part of the model takes %zu MB: weights %zu MB, a step %zu MB, "
+			"states %zu MB, drafting %zu MB; a smaller number of layers takes less",
+			bound >> 20, fixed >> 20, d->weights >> 20, d->step >> 20, d->states >> 20, d->draft >> 20);
+	if (o->kv_bytes && kv_there(s, o->kv_bytes) > left)
+		return err_set(err, E_LIMIT,
+		               "--kv-bytes %zu MB: the device has %zu MB left for its keys and values, %zu MB of them",
+		               o->kv_bytes >> 20, left >> 20, kv_there(s, o->kv_bytes) >> 20);
 	if (!o->kv_bytes)
-		p->kv = least(p->kv, least(left / 2, s->beside_bytes / 4));
+		p->kv = least(p->kv, pool_with(s, layers_there(s, s->model->shape.layers_attn),
+		                               least(left / 2, d->memory / 4)));
+	d->kv = kv_there(s, p->kv);
 	return 0;
 }
 
@@ -165,7 +224,7 @@ static int fit_context(const struct session *s, const struct host_opts *o, struc
 		               "%d is the least",
 		               o->kv_bytes     ? "--kv-bytes" :
 		               o->memory_bytes ? "--memory" :
-		               p->device       ? "the memory of the device and the machine" :
+		               p->divided      ? "the memory of the device and the machine" :
 		                                 "the machine's memory",
 		               p->kv / 1024, fits, model_kv_row_bytes(shape, &mo->kv), least);
 	if (o->ctx_size)
@@ -191,6 +250,43 @@ size_t plan_program_bytes(void)
 #else
 	return (memory_own() + STEP - 1) / STEP * STEP;
 #endif
+}
+
+/* Bytes of the weights that a divided model has on its device. */
+static size_t weights_there(const struct session *s)
+{
+	int layers = s->model->shape.layers, most = s->device_layers;
+	size_t n = 0, *bytes, *mixtures;
+
+	if (most == DEVICE_NO_EXPERTS)
+		return (size_t)s->model->shape.weight_bytes - model_mixture_bytes(s->model);
+	bytes = xcalloc((size_t)layers, 2 * sizeof *bytes);
+	mixtures = bytes + layers;
+	model_layer_bytes(s->model, bytes, mixtures);
+	for (int i = 0; i < layers && i < most; i++)
+		n += bytes[i];
+	free(bytes);
+	return n;
+}
+
+/* The device's parts of what plan_fixed sets.  A copy of weights takes an eighth more.  Work memory of a step and drafting are
+ * counted on both sides. */
+static void plan_parts_there(struct plan *p, const struct session *s)
+{
+	const struct shape *shape = &s->model->shape;
+	size_t there = s->divided ? weights_there(s) : p->weights;
+
+	p->divided = s->divided;
+	p->device = (struct plan_device){
+		.memory = s->device_bytes,
+		.weights = there / 8 * 9,
+		.step = p->step,
+		.states = s->divided ?
+		                  bytes_there(s, p->states, shape->layers_rec ? shape->layers_rec : shape->layers) :
+		                  p->states,
+		.draft = p->draft,
+	};
+	p->weights -= s->divided ? there : 0;
 }
 
 /* Sets *p to the parts that no budget changes, and *mo but for its budgets.  tables_disk: tables stay on disk. */
@@ -221,12 +317,8 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 	             backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
 	                                   s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);
-	if (s->beside_bytes) {
-		size_t there = p->weights - model_mixture_bytes(s->model);
-
-		p->device = there / 8 * 9 + p->step + p->states + p->draft;
-		p->weights -= there;
-	}
+	if (s->device_bytes)
+		plan_parts_there(p, s);
 }
 
 static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
@@ -240,6 +332,10 @@ static int plan_with(struct plan *p, struct model_opts *mo, struct session *s, c
 		p->parked = 0;
 	if (!rc)
 		rc = fit_device(s, o, p, err);
+	if (s->device_bytes && !s->divided) {
+		p->device.kv = p->kv;
+		p->device.prefix = p->prefix;
+	}
 	if (!rc)
 		rc = fit_context(s, o, mo, p, err);
 	mo->kv_bytes = p->kv;
@@ -262,7 +358,8 @@ static bool is_tight(const struct session *s, const struct plan *p, const struct
 static int plan_tables(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                        const struct engine_opts *eo, struct err *err)
 {
-	bool some = !s->beside_bytes && model_table_bytes(s->model) > TABLE_BUFFER; /* the device has the tables */
+	bool some = !s->divided &&
+	            model_table_bytes(s->model) > TABLE_BUFFER; /* a divided model reads none from disk */
 	int rc;
 
 	if (o->tables == TABLES_DISK && !model_table_bytes(s->model))
@@ -341,34 +438,50 @@ int plan_share(struct session *s, struct host_opts *o, const struct engine_opts 
 	return 0;
 }
 
-static void put_part(struct buf *out, const char *name, size_t bytes, const char *what)
+/* A line: bytes in the machine, and on the device. */
+static void put_part(struct buf *out, const struct plan *p, const char *name, size_t here, size_t there,
+                     const char *what)
 {
-	if (bytes)
-		buf_printf(out, "  %-16s %10.1f MB  %s\n", name, (double)bytes / 1e6, what);
+	if (!here && !there)
+		return;
+	buf_printf(out, "  %-16s %10.1f MB", name, (double)here / 1e6);
+	if (p->device.memory)
+		buf_printf(out, "  %10.1f MB", (double)there / 1e6);
+	buf_printf(out, "  %s\n", what);
 }
 
 void plan_print(const struct plan *p, struct buf *out)
 {
-	size_t most = plan_total(p), now = most - p->kv - p->prefix - p->parked;
+	const struct plan_device *d = &p->device;
+	bool whole = d->memory && !p->divided; /* only the weights are in both */
+	size_t step = whole ? 0 : p->step, draft = whole ? 0 : p->draft, states = p->states - d->states,
+	       kv = p->kv - d->kv, prefix = p->prefix - d->prefix,
+	       now = p->program + p->weights + p->experts + p->tables + step + states + draft,
+	       now_there = d->weights + d->step + d->states + d->draft;
 
-	put_part(out, "program", p->program, "itself, tokenizer, what operations work in");
-	put_part(out, "weights", p->weights,
+	if (d->memory)
+		buf_printf(out, "  %-16s %13s  %13s\n", "", "machine", "device");
+	put_part(out, p, "program", p->program, 0, "itself, tokenizer, what operations work in");
+	put_part(out, p, "weights", p->weights, d->weights,
 	         p->experts && p->tables ? "mapped from the files, without experts and tables" :
 	         p->experts              ? "mapped from the files, without experts" :
 	         p->tables               ? "mapped from the files, without tables" :
 	                                   "mapped from the files");
-	put_part(out, "experts", p->experts, "slots; the other experts stay on disk");
+	put_part(out, p, "experts", p->experts, 0, "slots; the other experts stay on disk");
 	if (p->tables)
 		buf_printf(out, "  %-16s %10.1f MB  a buffer; tables of %.1f MB stay on disk\n", "tables",
 		           (double)p->tables / 1e6, (double)p->tables_disk / 1e6);
-	put_part(out, "step", p->step, "");
-	put_part(out, "states", p->states, "");
-	put_part(out, "drafting", p->draft, "");
-	put_part(out, "together", now, "from the first request on");
-	put_part(out, "keys and values", p->kv, "at most");
-	put_part(out, "kept prefixes", p->prefix, "at most");
-	put_part(out, "preempted", p->parked, "at most");
-	put_part(out, "all", most, "at most");
-	buf_printf(out, "  of %.1f MB that there are, %.1f MB of them available now\n", (double)memory_total() / 1e6,
+	put_part(out, p, "step", step, d->step, "");
+	put_part(out, p, "states", states, d->states, "");
+	put_part(out, p, "drafting", draft, d->draft, "");
+	put_part(out, p, "together", now, now_there, "from the first request on");
+	put_part(out, p, "keys and values", kv, d->kv, "at most");
+	put_part(out, p, "kept prefixes", prefix, d->prefix, "at most");
+	put_part(out, p, "preempted", p->parked, 0, "at most");
+	put_part(out, p, "all", now + kv + prefix + p->parked, now_there + d->kv + d->prefix, "at most");
+	buf_printf(out, "  of %.1f MB that there are, %.1f MB of them available now", (double)memory_total() / 1e6,
 	           (double)memory_available() / 1e6);
+	if (d->memory)
+		buf_printf(out, "; of the device %.1f MB may be used", (double)d->memory / 1e6);
+	buf_puts(out, "\n");
 }

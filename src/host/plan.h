@@ -24,10 +24,15 @@ struct plan {
 	size_t kv;             /* the page pool */
 	size_t prefix, parked; /* kept prefixes, their pages included; preempted sequences */
 	size_t draft;          /* all that guessing ahead takes */
-	size_t device; /* of a device that has all but the mixtures, without keys and values; 0: there is none */
+	struct plan_device {
+		size_t memory; /* of it that may be used; 0: there is none */
+		size_t weights, step, states, kv, prefix, draft;
+	} device;     /* what it has of the parts above; of the weights, copies */
+	bool divided; /* the device has a part of the model: states, keys and values there are not in the machine */
 	int ctx_asked, ctx_fits; /* context before memory had its say, and after */
 };
 
+/* Bytes in the machine; of a model that is whole on a device, in either. */
 size_t plan_total(const struct plan *p);
 /* Bytes that the process uses now, in coarse steps, so that one command gives one plan.  A sanitizer's own memory does
  * not count. */

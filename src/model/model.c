@@ -604,6 +604,26 @@ size_t model_mixture_bytes(const struct model *m)
 	return n;
 }
 
+void model_layer_bytes(const struct model *m, size_t *bytes, size_t *mixtures)
+{
+	size_t layers = (size_t)m->shape.layers;
+	int n;
+	struct placed *v = store_placed(m->st, &m->vectors, &n);
+
+	memset(bytes, 0, layers * sizeof *bytes);
+	memset(mixtures, 0, layers * sizeof *mixtures);
+	mark_mixtures(m, v, n);
+	for (int i = 0; i < n; i++) {
+		int at = v[i].layer - 1;
+
+		if (at < 0 || at >= m->shape.layers)
+			continue;
+		bytes[at] += v[i].bytes;
+		mixtures[at] += v[i].mixture ? v[i].bytes : 0;
+	}
+	free(v);
+}
+
 bool model_has_expert(const struct model *m, const uint8_t *p, size_t n)
 {
 	for (int i = 0; i < m->n_mixture; i++)

@@ -162,6 +162,9 @@ int model_run(struct model *m, struct pass *p, struct err *err);
 int model_stream(struct model *m, struct stream_opts *how, struct err *err);
 /* Bytes of what mixtures read, as it is stored: of experts, routers and shared experts. */
 size_t model_mixture_bytes(const struct model *m);
+/* Sets bytes[shape.layers] to those of each layer's matrices as they are stored, and mixtures[shape.layers] to those of them that
+ * only mixtures read. */
+void model_layer_bytes(const struct model *m, size_t *bytes, size_t *mixtures);
 /* Bytes of all experts as they are stored.  Is p one of them? */
 size_t model_expert_bytes(const struct model *m);
 bool model_has_expert(const struct model *m, const uint8_t *p, size_t n);

@@ -3,6 +3,7 @@ Run as: test_device.py WEFT MODELS PICTURE DEVICE MIXTURE"""
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -191,6 +192,33 @@ class Test(unittest.TestCase):
         s = self.serve(EYES, DEVICE)
         self.assertEqual(said(s.post(CHAT, picture())), want)
         s.close()
+
+    def test_memory_of_two(self):
+        """The plan has a column for each memory; keys, values and states lie with their layers, and are counted there."""
+        def plan(device, *options):
+            p = subprocess.run([WEFT, "inspect", "--memory", "--device", device, "--parallel", "4", "--kv-bytes", "24M", *options, TINY],
+                               capture_output=True, text=True)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            parts = re.findall(r"^  (\S.{15}) +([0-9.]+) MB(?: +([0-9.]+) MB)?", p.stdout, re.M)
+            return {name.strip(): (float(here), float(there or 0)) for name, here, there in parts}, p.stdout
+        alone, text = plan("cpu")
+        self.assertNotIn("device", text)
+        few, text = plan(DEVICE + ",2")
+        self.assertRegex(text, "machine +device")
+        most, _ = plan(DEVICE + ",6")
+        whole, _ = plan(DEVICE)
+        for part in "keys and values", "states":
+            for p in few, most, whole:
+                self.assertAlmostEqual(sum(p[part]), alone[part][0], delta=0.2)
+            self.assertLess(few[part][1], most[part][1])
+            self.assertEqual(whole[part][0], 0)
+        self.assertAlmostEqual(few["weights"][0] + few["weights"][1] / 9 * 8, alone["weights"][0], delta=0.2)
+        self.assertEqual(few["step"][0], few["step"][1])
+        self.assertEqual(few["preempted"][1], 0)
+        p = subprocess.run([WEFT, "run", "--device", DEVICE + ",6", "--kv-bytes", "3G", "-p", "x", TINY], capture_output=True, text=True,
+                           env=dict(os.environ, POCL_MEMORY_LIMIT="1"))
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertRegex(p.stderr, "the device has [0-9]+ MB left for its keys and values")
 
     def test_refusals(self):
         for device, why in ((DEVICE.split(":")[0] + ":15", "15 is asked for"), ("gpu", "none of cpu, cuda:N, opencl:N"),
