@@ -6,12 +6,12 @@
 float *pass_floats(struct pass *p, size_t n)
 {
 	size_t bytes = (n * sizeof(float) + 63) / 64 * 64;
-	float *f = (float *)(p->work + p->work_used);
+	float *f = (float *)(p->work.p + p->work.used);
 
-	assert(n <= SIZE_MAX / 8 && bytes <= p->work_cap - p->work_used);
-	p->work_used += bytes;
-	if (p->work_used > p->work_peak)
-		p->work_peak = p->work_used;
+	assert(n <= SIZE_MAX / 8 && bytes <= p->work.cap - p->work.used);
+	p->work.used += bytes;
+	if (p->work.used > p->work.peak)
+		p->work.peak = p->work.used;
 	return f;
 }
 
@@ -28,7 +28,7 @@ int pass_begin(struct pass *p)
 
 	assert(!p->begun);
 	p->begun = true;
-	p->work_used = 0;
+	p->work.used = 0;
 	return !rc && p->be->ops->begin ? p->be->ops->begin(p) : rc;
 }
 

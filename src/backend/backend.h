@@ -48,13 +48,45 @@ struct tap {
 	size_t ld;
 };
 
+/* Taps in any order; one layer may have several. */
+struct taps {
+	const struct tap *v; /* [n] */
+	int n;
+};
+
+/* Vectors that rows bring themselves (docs/images.md): an embedding, and what is added to the residual stream after the
+ * first layers of some families. */
+struct brought_rows {
+	const float *const *v; /* [n] host memory, cols floats each */
+	int n, cols;
+};
+
+/* Items of a pass of which a row could not be computed because an expert, or a row of a table, could not be read: their
+ * rows are invalid, those of other items are as always. */
+struct spoil {
+	bool *items;    /* [n_item] set for them.  NULL: such a failure ends the program */
+	struct err why; /* of the first in this pass; code 0: none is */
+};
+
+/* Rows that `gather` is given, all or a part of them, where they are not logit_row. */
+struct picked_rows {
+	const int32_t *row; /* [n] */
+	int n;
+};
+
+/* Work memory of a pass: handed out by pass_floats, all given back by pass_begin.  Sized once for the largest step. */
+struct pass_work {
+	uint8_t *p;
+	size_t cap, used, peak;
+};
+
 /* One forward pass over the rows of one step.  Rows of an item are adjacent and
  * in rising position.  A row needs logits when it is in logit_row. */
 struct pass {
 	struct backend *be;
 	enum arith arith;
 	int n_row, n_item, n_logit;
-	const int32_t *tok;       /* [n_row] token ids; below 0: the row is brought[~tok] */
+	const int32_t *tok;       /* [n_row] token ids; below 0: the row is brought.v[~tok] */
 	const int32_t *pos;       /* [n_row] absolute positions, in the caches */
 	const int32_t *item;      /* [n_row] index into span */
 	const struct span *span;  /* [n_item] */
@@ -67,13 +99,9 @@ struct pass {
 	const struct kv_view *kv[KV_GROUPS];
 	const struct state_view *state, *past;
 	const int32_t (*grid)[2]; /* [n_row] the rows' places on a grid, by which `heads` rotates; NULL: none */
-	const int32_t *pick;      /* [n_pick] what `gather` is given, or a part of it, where that is not logit_row */
-	int n_pick;
+	struct picked_rows picked;
 
-	/* Rows that bring their own vectors (docs/images.md): an embedding, and what is added to the residual stream after the
-	 * first layers of some families.  Host memory, brought_cols floats each. */
-	const float *const *brought; /* [n_brought] */
-	int n_brought, brought_cols;
+	struct brought_rows brought;
 	/* [n_row][3] rotary positions: time, height, width.  NULL: all three are pos. */
 	const int32_t *rope_pos;
 	/* [n_row] the last position that a row sees where attention goes both ways (struct attn): of a row inside a
@@ -87,22 +115,15 @@ struct pass {
 	const struct adapter_mix *const *adapter;
 	/* Backend memory, or NULL. */
 	float *hidden; /* [n_row][hidden] written by forward: each row as the output matrix reads it; or what a head guesses on from */
-	const struct tap *tap; /* [n_tap] in any order; one layer may have several */
-	int n_tap;
+	struct taps taps;
 	/* [n_row][shape.carry] read by a draft head: what the model gave for the token before; with `ahead` the head's own
 	 * hidden of it, [n_row][hidden], or of a head that guesses blocks nothing: the rows are those of blocks. */
 	const float *given;
 	bool ahead;
-	/* Set for items of which a row could not be computed because an expert, or a row of a table, could not be read: their
-	 * rows are invalid, those of other items are as always.  NULL: such a failure ends the program. */
-	bool *spoiled;     /* [n_item] */
-	struct err spoilt; /* why, of the first in this pass; code 0: none is */
+	struct spoil spoil;
 	int experts_used; /* of the CPU backend, for profiles: different experts that the rows of moe's last call chose */
 
-	/* Work memory of the pass: handed out by pass_floats, all given back by
-	 * pass_begin.  Sized once for the largest step. */
-	uint8_t *work;
-	size_t work_cap, work_used, work_peak;
+	struct pass_work work;
 	bool begun; /* pass_begin was called, and pass_end not yet */
 };
 

@@ -107,7 +107,7 @@ static void timed_embed(struct pass *p, float *out, const struct weight *table)
 
 static void timed_bring(struct pass *p, float *x, int cols, int level)
 {
-	struct op_cost c = { .bytes = (double)p->n_brought * cols * sizeof *x };
+	struct op_cost c = { .bytes = (double)p->brought.n * cols * sizeof *x };
 	int64_t t = clock_monotonic_ns();
 
 	of(p)->inner->bring(p, x, cols, level);

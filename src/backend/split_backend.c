@@ -230,7 +230,7 @@ static void *at(struct split *s, const void *p)
 
 	if (!a)
 		return (void *)(uintptr_t)p;
-	to = bring(s, a, s->now, (uint8_t *)s->pass->work == a->p ? s->high : a->bytes);
+	to = bring(s, a, s->now, (uint8_t *)s->pass->work.p == a->p ? s->high : a->bytes);
 	return to ? to + ((const uint8_t *)p - a->p) : NULL;
 }
 
@@ -643,7 +643,7 @@ static void learn(struct split *s, const struct pass *p)
 static int split_begin(struct pass *p)
 {
 	struct split *s = split_of(p->be);
-	struct area *work = area_of(s, p->work);
+	struct area *work = area_of(s, p->work.p);
 	int rc = 0;
 
 	s->pass = p;
@@ -733,7 +733,7 @@ static struct split *go(struct pass *p, int side)
 	if (side == STAY && s->mixtures)
 		side = FIRST;
 	s->now = side == STAY ? s->now : side;
-	s->high = p->work_used > s->high ? p->work_used : s->high;
+	s->high = p->work.used > s->high ? p->work.used : s->high;
 	return s->learning || (s->rehearsing && !s->of[s->now]->ops->rehearse) ? NULL : s;
 }
 
@@ -1066,8 +1066,8 @@ static void split_moe(struct pass *p, float *out, bool add, const struct moe *m,
 		return;
 	if (s->mixtures) {
 		moe_apart(s, out, add, m, in, by, n, cols);
-		if (!p->spoilt.code)
-			p->spoilt = s->q[REST].spoilt;
+		if (!p->spoil.why.code)
+			p->spoil.why = s->q[REST].spoil.why;
 		return;
 	}
 	HERE(out);

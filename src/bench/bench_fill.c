@@ -31,7 +31,7 @@ static void forward(struct model *m, struct pass *p)
 			const struct kv_group *g = &s->kv[i];
 			float *k, *v;
 
-			p->work_used = 0;
+			p->work.used = 0;
 			k = random_rows(p, (size_t)g->heads * (size_t)g->dim_k, stream++);
 			v = random_rows(p, (size_t)g->heads * (size_t)g->dim_v, stream++);
 			model_fill(m, p, (struct kv_place){ i, layer }, k, v);

@@ -263,7 +263,7 @@ struct step {
 	size_t logits_bytes, hidden_bytes;
 	float *hidden;   /* [step_rows][hidden] for pass.hidden, backend memory */
 	bool follows;    /* a drafter reads all hidden rows */
-	struct tap *tap; /* pass.tap: of all drafters that read layers */
+	struct tap *tap; /* pass.taps: of all drafters that read layers */
 	float *logits;   /* [n_logit][vocab] of the step, which may be changed */
 	float *copied;   /* them, of a backend whose memory is elsewhere; else NULL */
 	bool *spoiled;   /* [seqs_max] items of the step, as backend.h has it */

@@ -492,7 +492,7 @@ static bool end_spoiled(struct engine *e, int i)
 		return false;
 	caches_settle(&e->m->caches, span, span->n - span->n_draft);
 	r->pos += span->n - span->n_draft;
-	r->err = e->step.pass.spoilt;
+	r->err = e->step.pass.spoil.why;
 	r->reuse.n_passed = r->drafts.n = r->drafts.n_max = 0;
 	e->step.batch.item[i].keep = 0;
 	verify_end(r, FINISH_ERROR);
@@ -557,9 +557,9 @@ static void pass_set(struct engine *e)
 	p->n_row = b->n_row;
 	p->n_item = b->n_item;
 	p->n_logit = b->n_logit;
-	p->spoilt.code = 0;
+	p->spoil.why.code = 0;
 	memset(e->step.spoiled, 0, (size_t)b->n_item * sizeof *e->step.spoiled);
-	p->n_brought = b->n_brought;
+	p->brought.n = b->n_brought;
 	p->rope_pos = b->turns ? b->rope : NULL;
 	p->see = b->whole ? b->see : NULL;
 	p->hidden = e->step.follows || rows_wanted(e) ? e->step.hidden : NULL;
@@ -859,10 +859,10 @@ static int taps_init(struct engine *e, struct err *err)
 		if (d->n_tap && !(d->taps = be->ops->alloc(be, taps_bytes(e, d))))
 			return err_set(err, E_FULL, "no memory for %zu bytes of layers' outputs", taps_bytes(e, d));
 		for (int k = 0; k < d->n_tap; k++)
-			e->step.tap[p->n_tap++] = (struct tap){ d->tap[k], d->taps + (size_t)k * row,
-				                                (size_t)d->n_tap * row };
+			e->step.tap[p->taps.n++] = (struct tap){ d->tap[k], d->taps + (size_t)k * row,
+				                                 (size_t)d->n_tap * row };
 	}
-	p->tap = e->step.tap;
+	p->taps.v = e->step.tap;
 	e->step.hidden_bytes = size_mul(size_mul((size_t)e->opts.step_rows, hidden), sizeof(float));
 	if (!(e->step.hidden = be->ops->alloc(be, e->step.hidden_bytes)))
 		return err_set(err, E_FULL, "no memory for %zu bytes of hidden rows", e->step.hidden_bytes);
@@ -904,19 +904,19 @@ static int pass_init(struct engine *e, struct err *err)
 		.row = b->first,
 		.logit_row = b->logit_row,
 		.second = b->second,
-		.spoiled = e->step.spoiled,
-		.brought = b->brought,
-		.brought_cols = (1 + m->shape.deep) * m->shape.hidden,
+		.spoil.items = e->step.spoiled,
+		.brought.v = b->brought,
+		.brought.cols = (1 + m->shape.deep) * m->shape.hidden,
 	};
 	e->step.logits_bytes = size_mul(size_mul((size_t)e->opts.logit_rows, (size_t)m->shape.vocab), sizeof(float));
-	p->work_cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
+	p->work.cap = size_mul(m->ops->work_floats(m, rows, e->opts.logit_rows), sizeof(float));
 	if (!be->ops->near)
 		e->step.copied = xmalloc(e->step.logits_bytes + 1);
 	p->logits = e->step.logits_bytes ? be->ops->alloc(be, e->step.logits_bytes) : NULL;
-	p->work = p->work_cap ? be->ops->alloc(be, p->work_cap) : NULL;
-	if ((e->step.logits_bytes && !p->logits) || (p->work_cap && !p->work))
+	p->work.p = p->work.cap ? be->ops->alloc(be, p->work.cap) : NULL;
+	if ((e->step.logits_bytes && !p->logits) || (p->work.cap && !p->work.p))
 		return err_set(err, E_FULL, "no memory for a step of %d rows: %zu bytes of logits, %zu of work", rows,
-		               e->step.logits_bytes, p->work_cap);
+		               e->step.logits_bytes, p->work.cap);
 	return taps_init(e, err);
 }
 
@@ -934,8 +934,8 @@ static void engine_free(struct engine *e)
 	if (e->step.pass.logits)
 		be->ops->free(be, e->step.pass.logits, e->step.logits_bytes);
 	taps_fini(e);
-	if (e->step.pass.work)
-		be->ops->free(be, e->step.pass.work, e->step.pass.work_cap);
+	if (e->step.pass.work.p)
+		be->ops->free(be, e->step.pass.work.p, e->step.pass.work.cap);
 	free(b->item);
 	free(b->span);
 	free(b->first);

@@ -223,7 +223,7 @@ void attention_over(struct pass *p, const struct attention *a, float *out, bool 
                     const int32_t *chosen, int most, const struct kv_view *kv, int layer)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, q_row = (size_t)a->q.rows, q_head = q_row / (size_t)a->op.heads;
+	size_t mark = p->work.used, q_row = (size_t)a->q.rows, q_head = q_row / (size_t)a->op.heads;
 	float *q = pass_floats(p, (size_t)p->n_row * q_row), *gate = a->gated ? q + a->op.dim : NULL, *k, *v, *mixed;
 	struct linear in[4] = { { .w = &a->q, .out = q, .ld = q_row, .bias = a->bias_q } };
 	struct linear o = { .w = &a->o, .out = out, .ld = (size_t)a->o.rows, .bias = a->bias_o, .add = add };
@@ -251,5 +251,5 @@ void attention_over(struct pass *p, const struct attention *a, float *out, bool 
 	else
 		ops->attend(p, mixed, &a->op, q, by, q_row, q_head, kv, layer);
 	ops->linear(p, &o, 1, mixed_read(p, a, mixed, gate), p->n_row, a->o.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }

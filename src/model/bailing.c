@@ -49,7 +49,7 @@ static void linear_run(struct pass *p, const struct block *y, float *out, bool a
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct linear_attention *a = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row, cols = (size_t)a->qkv.rows, inner = (size_t)a->g.rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, cols = (size_t)a->qkv.rows, inner = (size_t)a->g.rows;
 	float *x = pass_floats(p, n * cols), *g = pass_floats(p, n * inner), *mixed = pass_floats(p, n * inner);
 	struct linear in[] = { { .w = &a->qkv, .out = x, .ld = cols }, { .w = &a->g, .out = g, .ld = inner } };
 	struct linear o = { .w = &a->out, .out = out, .ld = (size_t)a->out.rows, .add = add };
@@ -59,7 +59,7 @@ static void linear_run(struct pass *p, const struct block *y, float *out, bool a
 	ops->kv_append(p, &a->k, x + inner, cols, (size_t)a->k.dim, NULL, NULL, NULL, 0);
 	ops->recur(p, mixed, &a->op, &(struct recur_in){ .x = x, .z = g }, v->state, y->layer);
 	ops->linear(p, &o, 1, mixed, p->n_row, a->g.rows);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t linear_room(const struct block *y, int n_row)

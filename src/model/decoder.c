@@ -201,7 +201,7 @@ void decoder_forward(struct model *m, struct pass *p)
 		to = join_to(&y->join_ffn, x, h);
 		ffn_forward(p, &y->ffn, to, to == x, y->beside ? h : normed(p, d, y->norm_ffn, y->bias_ffn, x, h));
 		join_add(p, &y->join_ffn, x, to, d->trunk.hidden);
-		if (p->n_brought && i < m->shape.deep)
+		if (p->brought.n && i < m->shape.deep)
 			p->be->ops->bring(p, x, d->trunk.hidden, i + 1);
 		trunk_tap(p, &d->trunk, i, x);
 	}

@@ -440,20 +440,20 @@ static int bind_head(struct model *m, const struct model *of, struct store *st, 
 static void history_run(struct pass *p, const struct history *y, const float *h)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, n = (size_t)p->n_row, w = (size_t)y->kv.rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, w = (size_t)y->kv.rows;
 	float *k = pass_floats(p, n * w), *v = pass_floats(p, n * w);
 	const struct linear job[] = { { .w = &y->kv, .out = k, .ld = w }, { .w = &y->gate, .out = v, .ld = w } };
 
 	ops->linear(p, job, 2, h, p->n_row, y->kv.cols);
 	ops->compress(p, &y->op, k, v, p->kv[y->raw.group], y->raw.index, p->kv[y->rows.group], y->rows.index);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 /* What rows see of the history, and their window. */
 static void choose(struct pass *p, const struct window *a, int32_t *chosen, const float *h, const float *low)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, n = (size_t)p->n_row, all = (size_t)a->index_q.rows, heads = (size_t)a->index.heads;
+	size_t mark = p->work.used, n = (size_t)p->n_row, all = (size_t)a->index_q.rows, heads = (size_t)a->index.heads;
 	const struct kv_place *at = all ? &a->keys.rows : &a->past.rows;
 	float *q, *weight;
 
@@ -470,7 +470,7 @@ static void choose(struct pass *p, const struct window *a, int32_t *chosen, cons
 	            a->index_w.cols);
 	ops->kv_append(p, &a->index, q, all, (size_t)a->index.dim, NULL, NULL, NULL, 0);
 	ops->choose(p, chosen, a->most, &a->index, q, all, (size_t)a->index.dim, weight, p->kv[at->group], at->index);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static void window_run(struct pass *p, const struct block *y, float *out, bool add, const float *h,
@@ -479,7 +479,7 @@ static void window_run(struct pass *p, const struct block *y, float *out, bool a
 	const struct backend_ops *ops = p->be->ops;
 	const struct window *a = y->own;
 	const struct kv_view *view = p->kv[a->kv_at.group];
-	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)a->op.dim, all = (size_t)a->q_b.rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, dim = (size_t)a->op.dim, all = (size_t)a->q_b.rows;
 	size_t low_n = (size_t)a->q_a.rows, mid = (size_t)a->o_b.cols;
 	float *low = pass_floats(p, n * low_n), *q = pass_floats(p, n * all), *u = pass_floats(p, n * dim);
 	float *mixed = pass_floats(p, n * all), *parts = pass_floats(p, n * mid);
@@ -507,7 +507,7 @@ static void window_run(struct pass *p, const struct block *y, float *out, bool a
 	ops->by_head(p, parts, &to, mixed, p->n_row);
 	ops->linear(p, &(struct linear){ .w = &a->o_b, .out = out, .ld = (size_t)a->o_b.rows, .add = add }, 1, parts,
 	            p->n_row, a->o_b.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t window_room(const struct block *y, int n_row)

@@ -156,7 +156,7 @@ void delta_forward(struct pass *p, const struct delta *d, float *to, bool add, c
                    const struct state_view *view, int layer)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, n = (size_t)p->n_row;
+	size_t mark = p->work.used, n = (size_t)p->n_row;
 	struct linear job[LINEAR_JOBS], o = { .w = &d->out, .out = to, .ld = (size_t)d->out.rows, .add = add };
 	float *in[TO_COUNT], *out;
 	int n_job = 0;
@@ -175,5 +175,5 @@ void delta_forward(struct pass *p, const struct delta *d, float *to, bool add, c
 	}
 	ops->recur(p, out, &d->op, &(struct recur_in){ in[TO_QKV], in[TO_Z], in[TO_B], in[TO_A] }, view, layer);
 	ops->linear(p, &o, 1, out, p->n_row, d->width[TO_Z]);
-	p->work_used = mark;
+	p->work.used = mark;
 }

@@ -279,7 +279,7 @@ static void context_forward(const struct dflash *f, struct pass *p)
 	fc.out = pass_floats(p, (size_t)n * (size_t)hidden);
 	ops->linear(p, &fc, 1, p->given, n, m->shape.carry);
 	ops->norm(p, fc.out, fc.out, n, hidden, f->norm_context, f->d.eps);
-	mark = p->work_used;
+	mark = p->work.used;
 	for (int i = 0; i < m->shape.layers; i++) {
 		const struct decoder_layer *y = &f->d.layer[i];
 		size_t row = (size_t)y->attn.k.rows;
@@ -293,7 +293,7 @@ static void context_forward(const struct dflash *f, struct pass *p)
 		op.heads = 0;
 		ops->linear(p, job, 2, fc.out, n, hidden);
 		ops->kv_append(p, &op, NULL, 0, 0, k, v, p->kv[y->kv.group], y->kv.index);
-		p->work_used = mark;
+		p->work.used = mark;
 	}
 }
 

@@ -216,7 +216,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 static void fuse(const struct eagle3 *e, struct pass *p, float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	struct linear fc = { .w = &e->fc, .out = x, .ld = (size_t)e->m.shape.hidden };
 	const float *in = p->given;
 	int cols = e->m.shape.carry;
@@ -232,7 +232,7 @@ static void fuse(const struct eagle3 *e, struct pass *p, float *x)
 		in = normed;
 	}
 	ops->linear(p, &fc, 1, in, p->n_row, cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static void give_logits(const struct eagle3 *e, struct pass *p, const float *x)

@@ -157,7 +157,7 @@ size_t ffn_floats(const struct ffn *f, int n_row)
 void ffn_forward(struct pass *p, const struct ffn *f, float *out, bool add, const float *h)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, inner = (size_t)f->up.rows;
+	size_t mark = p->work.used, inner = (size_t)f->up.rows;
 	struct linear up = { .w = &f->up, .bias = f->bias_up }, first = up;
 	struct linear down = { .w = &f->down, .out = out, .ld = (size_t)f->hidden, .bias = f->bias_down, .add = add };
 
@@ -173,5 +173,5 @@ void ffn_forward(struct pass *p, const struct ffn *f, float *out, bool add, cons
 	first.reader = &f->down;
 	ops->linear(p, &first, 1, h, p->n_row, f->hidden);
 	ops->linear(p, &down, 1, first.out, p->n_row, f->up.rows);
-	p->work_used = mark;
+	p->work.used = mark;
 }

@@ -236,7 +236,7 @@ static float *embed_layers(const struct gemma4 *g, struct pass *p, const float *
 	const struct backend_ops *ops = p->be->ops;
 	int cols = g->proj.rows, hidden = g->d.trunk.hidden, rows = p->n_row;
 	float *e = pass_floats(p, (size_t)rows * (size_t)cols), *own;
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	struct linear job = { .w = &g->proj, .out = e, .ld = (size_t)cols };
 
 	own = pass_floats(p, (size_t)rows * (size_t)cols);
@@ -246,7 +246,7 @@ static float *embed_layers(const struct gemma4 *g, struct pass *p, const float *
 	ops->norm(p, e, e, rows * (cols / g->dim), g->dim, g->norm, g->d.eps);
 	ops->add(p, e, own, rows, cols, sqrtf((float)g->dim));
 	ops->map(p, e, rows, cols, sqrtf(0.5f), 0);
-	p->work_used = mark;
+	p->work.used = mark;
 	return e;
 }
 
@@ -255,7 +255,7 @@ static void mixture(const struct gemma4 *g, struct pass *p, const struct gemma4_
 {
 	const struct backend_ops *ops = p->be->ops;
 	int hidden = g->d.trunk.hidden, n = p->n_row;
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	float *in = pass_floats(p, (size_t)n * (size_t)hidden), *by = pass_floats(p, (size_t)n * (size_t)hidden);
 
 	ops->norm(p, h, h, n, hidden, y->norm_mlp, g->d.eps);
@@ -264,7 +264,7 @@ static void mixture(const struct gemma4 *g, struct pass *p, const struct gemma4_
 	ops->moe(p, in, false, &y->mixture.moe, in, by, n, hidden);
 	ops->norm(p, in, in, n, hidden, y->norm_out, g->d.eps);
 	ops->add(p, h, in, n, hidden, 1);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 /* x += rms(P (gelu(G x) * e)); e: of the layer, rows that are those of all layers apart; h is spoiled. */
@@ -273,7 +273,7 @@ static void add_embedding(const struct gemma4 *g, struct pass *p, const struct g
 {
 	const struct backend_ops *ops = p->be->ops;
 	int hidden = g->d.trunk.hidden, n = p->n_row;
-	size_t mark = p->work_used, dim = (size_t)g->dim;
+	size_t mark = p->work.used, dim = (size_t)g->dim;
 	float *gated = pass_floats(p, (size_t)n * dim);
 	struct linear gate = { .w = &y->gate, .out = gated, .ld = dim, .act = { .kind = ACT_GELU_TANH } };
 	struct linear out = { .w = &y->out, .out = h, .ld = (size_t)hidden };
@@ -282,7 +282,7 @@ static void add_embedding(const struct gemma4 *g, struct pass *p, const struct g
 	ops->mul(p, gated, e, (size_t)g->proj.rows, 1, n, g->dim);
 	ops->linear(p, &out, 1, gated, n, g->dim);
 	join_add(p, &y->join, x, h, hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 void gemma4_feed(const struct gemma4 *g, struct pass *p, int i, float *x, float *h, const float *e)

@@ -125,7 +125,7 @@ static void join_given(const struct assistant *a, struct pass *p, float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct trunk *t = &a->of->d.trunk;
-	size_t mark = p->work_used, wide = (size_t)t->hidden, n = (size_t)p->n_row;
+	size_t mark = p->work.used, wide = (size_t)t->hidden, n = (size_t)p->n_row;
 	float *e = pass_floats(p, n * wide), *both = pass_floats(p, 2 * n * wide);
 	struct linear pre = { .w = &a->pre, .out = x, .ld = (size_t)a->g.d.trunk.hidden };
 
@@ -134,7 +134,7 @@ static void join_given(const struct assistant *a, struct pass *p, float *x)
 	ops->blend(p, both, 2 * wide, e, NULL, NULL, p->n_row, t->hidden);
 	ops->blend(p, both + wide, 2 * wide, p->given, NULL, NULL, p->n_row, t->hidden);
 	ops->linear(p, &pre, 1, both, p->n_row, 2 * t->hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 /* Is the oldest row of a window of this size there still, for all items? */

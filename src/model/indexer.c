@@ -143,7 +143,7 @@ struct indexer *indexer_bind(struct binder *b, const struct indexer_form *f, con
 void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, const float *h, const float *low)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)x->op.dim, all = (size_t)x->q.rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, dim = (size_t)x->op.dim, all = (size_t)x->q.rows;
 	float *q = pass_floats(p, n * all), *k = pass_floats(p, n * dim), *v = k;
 	float *weight = x->weights.rows ? pass_floats(p, n * (size_t)x->op.heads) : NULL;
 	const struct kv_view *view = p->kv[x->kv.group];
@@ -167,7 +167,7 @@ void indexer_choose(struct pass *p, const struct indexer *x, int32_t *chosen, co
 	else
 		ops->kv_append(p, &x->op, q, all, dim, k, v, view, x->kv.index);
 	ops->choose(p, chosen, x->most, &x->op, q, all, dim, weight, view, x->kv.index);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 size_t indexer_floats(const struct indexer *x, int n_row)

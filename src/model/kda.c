@@ -26,7 +26,7 @@ static void kda_run(struct pass *p, const struct block *y, float *out, bool add,
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct kda *a = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row, inner = (size_t)a->in[TO_Q].rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, inner = (size_t)a->in[TO_Q].rows;
 	float *x = pass_floats(p, 3 * n * inner), *f = pass_floats(p, n * inner), *z = pass_floats(p, n * inner);
 	float *b = pass_floats(p, n * (size_t)a->in[TO_B].rows), *mixed = pass_floats(p, n * inner);
 	float *low_f = a->f.rows ? pass_floats(p, n * (size_t)a->in[TO_F].rows) : f;
@@ -44,7 +44,7 @@ static void kda_run(struct pass *p, const struct block *y, float *out, bool add,
 	widen(p, &a->g, z, low_g);
 	ops->recur(p, mixed, &a->op, &(struct recur_in){ .x = x, .z = z, .a = f, .b = b }, v->state, y->layer);
 	ops->linear(p, &o, 1, mixed, p->n_row, a->out.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t kda_room(const struct block *y, int n_row)

@@ -54,8 +54,8 @@ static void centred_conv(struct pass *p, const struct short_conv *x, float *out,
 
 				index[r] = at >= from && at < end ? at : p->n_row;
 			}
-		p->pick = index;
-		p->n_pick = p->n_row;
+		p->picked.row = index;
+		p->picked.n = p->n_row;
 		ops->gather(p, to, u, index, p->n_row, cols);
 		ops->mul(p, to, x->conv.w + (size_t)j * (size_t)cols, 0, 1, p->n_row, cols);
 		if (j)
@@ -63,8 +63,8 @@ static void centred_conv(struct pass *p, const struct short_conv *x, float *out,
 	}
 	if (x->conv.bias)
 		ops->affine(p, out, p->n_row, cols, NULL, x->conv.bias, -INFINITY, INFINITY);
-	p->pick = NULL;
-	p->n_pick = 0;
+	p->picked.row = NULL;
+	p->picked.n = 0;
 	free(index);
 }
 
@@ -73,7 +73,7 @@ static void conv_run(struct pass *p, const struct block *y, float *out, bool add
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct short_conv *x = y->own;
-	size_t mark = p->work_used, hidden = (size_t)x->out.rows, n = (size_t)p->n_row;
+	size_t mark = p->work.used, hidden = (size_t)x->out.rows, n = (size_t)p->n_row;
 	float *in[TO_COUNT], *mixed;
 	struct linear job[TO_COUNT];
 	struct linear o = { .w = &x->out, .out = out, .ld = hidden, .bias = x->bias_out, .add = add };
@@ -96,7 +96,7 @@ static void conv_run(struct pass *p, const struct block *y, float *out, bool add
 	}
 	ops->mul(p, mixed, in[TO_C], hidden, 1, p->n_row, x->out.rows);
 	ops->linear(p, &o, 1, mixed, p->n_row, x->out.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t conv_room(const struct block *y, int n_row)

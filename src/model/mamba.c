@@ -179,7 +179,7 @@ static void mamba_run(struct pass *p, const struct block *y, float *out, bool ad
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct mamba *x = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row;
+	size_t mark = p->work.used, n = (size_t)p->n_row;
 	float *in[TO_COUNT], *convolved, *mixed;
 	struct linear job[TO_COUNT],
 		o = { .w = &x->out, .out = out, .ld = (size_t)x->out.rows, .bias = x->bias_out, .add = add };
@@ -201,7 +201,7 @@ static void mamba_run(struct pass *p, const struct block *y, float *out, bool ad
 	ops->recur(p, mixed, &x->op, &(struct recur_in){ .x = convolved, .z = in[TO_Z], .a = in[TO_DT] }, v->state,
 	           y->layer);
 	ops->linear(p, &o, 1, mixed, p->n_row, x->out.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t mamba_room(const struct block *y, int n_row)

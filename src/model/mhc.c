@@ -37,14 +37,14 @@ void mhc_bind_last(struct binder *b, struct mhc *s, const struct mhc_form *f, co
 void mhc_begin(struct pass *p, const struct mhc *s, float *h, float *gates, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	float *normed = pass_floats(p, (size_t)p->n_row * (size_t)s->fn.cols);
 	const struct linear fn = { .w = &s->fn, .out = gates, .ld = (size_t)s->fn.rows };
 
 	ops->norm(p, normed, x, p->n_row, s->fn.cols, NULL, s->eps);
 	ops->linear(p, &fn, 1, normed, p->n_row, s->fn.cols);
 	ops->gate_streams(p, h, gates, &s->gates, x, p->n_row, s->hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 void mhc_end(struct pass *p, const struct mhc *s, float *x, const float *y, const float *gates)

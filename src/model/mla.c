@@ -197,7 +197,7 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct mla *a = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row, dim = (size_t)a->op.dim, heads = (size_t)a->op.heads;
+	size_t mark = p->work.used, n = (size_t)p->n_row, dim = (size_t)a->op.dim, heads = (size_t)a->op.heads;
 	float *absorbed = pass_floats(p, n * heads * dim), *row = pass_floats(p, n * dim);
 	float *mixed = pass_floats(p, n * heads * dim), *values = pass_floats(p, n * (size_t)a->o.cols), *q,
 	      *low = NULL;
@@ -222,7 +222,7 @@ static void mla_run(struct pass *p, const struct block *y, float *out, bool add,
 	if (a->gate.rows)
 		gate_values(p, a, values, h);
 	ops->linear(p, &o, 1, values, p->n_row, a->o.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t mla_room(const struct block *y, int n_row)

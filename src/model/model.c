@@ -479,16 +479,16 @@ int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *e
 		          .row = zero,
 		          .logit_row = pos,
 		          .adapter = mix ? &mix : NULL,
-		          .work_cap = size_mul(m->ops->work_floats(m, rows, n), sizeof(float)) };
+		          .work.cap = size_mul(m->ops->work_floats(m, rows, n), sizeof(float)) };
 	size_t logits = size_mul(size_mul((size_t)n, (size_t)m->shape.vocab), sizeof(float));
 	int code;
 
 	for (int i = 0; i < rows; i++)
 		pos[i] = i;
 	p.logits = be->ops->alloc(be, logits);
-	p.work = p.work_cap ? be->ops->alloc(be, p.work_cap) : NULL;
+	p.work.p = p.work.cap ? be->ops->alloc(be, p.work.cap) : NULL;
 	p.given = be->ops->alloc(be, given);
-	if (p.logits && p.given && (p.work || !p.work_cap)) {
+	if (p.logits && p.given && (p.work.p || !p.work.cap)) {
 		do {
 			be->ops->rehearse(be);
 			p.ahead = false;
@@ -503,7 +503,7 @@ int model_rehearse(struct model *m, const struct adapter_mix *mix, struct err *e
 		code = err_set(err, E_FULL, "no memory for a step of %d rows", rows);
 	}
 	be->ops->free(be, p.logits, logits);
-	be->ops->free(be, p.work, p.work_cap);
+	be->ops->free(be, p.work.p, p.work.cap);
 	be->ops->free(be, (float *)(uintptr_t)p.given, given);
 	free(zero);
 	free(pos);

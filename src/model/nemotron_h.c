@@ -150,7 +150,7 @@ static void latent_run(struct pass *p, const struct block *y, float *out, bool a
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct latent *x = y->own;
-	size_t mark = p->work_used, cols = (size_t)x->down.rows;
+	size_t mark = p->work.used, cols = (size_t)x->down.rows;
 	float *in = pass_floats(p, (size_t)p->n_row * cols), *mixed = pass_floats(p, (size_t)p->n_row * cols);
 	struct linear down = { .w = &x->down, .out = in, .ld = cols };
 	struct linear up = { .w = &x->up, .out = out, .ld = (size_t)x->up.rows, .add = add };
@@ -160,7 +160,7 @@ static void latent_run(struct pass *p, const struct block *y, float *out, bool a
 	ops->linear(p, &up, 1, mixed, p->n_row, x->up.cols);
 	if (x->shared.up.rows)
 		ffn_forward(p, &x->shared, out, true, h);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t latent_room(const struct block *y, int n_row)

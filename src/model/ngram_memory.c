@@ -186,7 +186,7 @@ void ngram_add(struct pass *p, const struct ngram_memory *g, float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
 	int n = p->n_row, all = g->streams * g->hidden;
-	size_t mark = p->work_used, rows = (size_t)n, cols = (size_t)all;
+	size_t mark = p->work.used, rows = (size_t)n, cols = (size_t)all;
 	float *key = pass_floats(p, rows * cols), *query = pass_floats(p, rows * cols),
 	      *y = pass_floats(p, rows * cols);
 	float *e = pass_floats(p, rows * (size_t)g->key.cols), *value = pass_floats(p, rows * (size_t)g->hidden);
@@ -204,5 +204,5 @@ void ngram_add(struct pass *p, const struct ngram_memory *g, float *x)
 	streams_norm(p, u, u, n, g->streams, g->hidden, g->norm_conv, g->eps);
 	ops->conv(p, y, &g->conv, 1, u, 0, all, p->past, g->layer);
 	ops->add(p, x, y, n, all, 1);
-	p->work_used = mark;
+	p->work.used = mark;
 }

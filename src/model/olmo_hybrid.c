@@ -44,7 +44,7 @@ static void delta_run(struct pass *p, const struct block *y, float *out, bool ad
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct delta_net *a = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row, cols = (size_t)x_cols(a), at = 0;
+	size_t mark = p->work.used, n = (size_t)p->n_row, cols = (size_t)x_cols(a), at = 0;
 	float *x = pass_floats(p, n * cols), *mixed = pass_floats(p, n * (size_t)a->out.cols), *to[TO_COUNT];
 	struct linear job[TO_COUNT];
 	struct linear o = { .w = &a->out, .out = out, .ld = (size_t)a->out.rows, .add = add };
@@ -60,7 +60,7 @@ static void delta_run(struct pass *p, const struct block *y, float *out, bool ad
 	ops->recur(p, mixed, &a->op, &(struct recur_in){ .x = x, .z = to[TO_G], .a = to[TO_A], .b = to[TO_B] },
 	           v->state, y->layer);
 	ops->linear(p, &o, 1, mixed, p->n_row, a->out.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t delta_room(const struct block *y, int n_row)

@@ -41,7 +41,7 @@ static void mixer_run(struct pass *p, const struct block *y, float *out, bool ad
 	const struct backend_ops *ops = p->be->ops;
 	const struct mixer *m = y->own;
 	int inner = m->heads * m->dim, cols = inner + 2 * m->states;
-	size_t mark = p->work_used, n = (size_t)p->n_row, wide = (size_t)inner, states = (size_t)m->states;
+	size_t mark = p->work.used, n = (size_t)p->n_row, wide = (size_t)inner, states = (size_t)m->states;
 	float *both = pass_floats(p, n * 2 * wide), *z = pass_floats(p, n * wide), *x = pass_floats(p, n * wide);
 	float *bc = pass_floats(p, n * 2 * states), *low = pass_floats(p, n * (size_t)m->low.rows);
 	float *dt = pass_floats(p, n * (size_t)m->heads), *xbc = pass_floats(p, n * (size_t)cols);
@@ -65,7 +65,7 @@ static void mixer_run(struct pass *p, const struct block *y, float *out, bool ad
 	ops->blend(p, xbc + wide, (size_t)cols, bc, NULL, NULL, p->n_row, 2 * m->states);
 	ops->recur(p, x, &m->op, &(struct recur_in){ .x = xbc, .z = z, .a = dt }, v->state, y->layer);
 	ops->linear(p, &o, 1, x, p->n_row, inner);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t mixer_room(const struct block *y, int n_row)

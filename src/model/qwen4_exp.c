@@ -244,7 +244,7 @@ static size_t work_floats(const struct model *m, int n_row, int n_logit)
 
 static void mixer_forward(struct pass *p, const struct qwen4 *q, const struct layer *y, float *h)
 {
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	int32_t *chosen;
 
 	if (!y->full) {
@@ -254,14 +254,14 @@ static void mixer_forward(struct pass *p, const struct qwen4 *q, const struct la
 	chosen = (int32_t *)pass_floats(p, (size_t)p->n_row * (size_t)(q->most + 1));
 	indexer_choose(p, y->indexer, chosen, h, NULL);
 	attention_over(p, &y->attn, h, false, h, chosen, q->most, p->kv[y->kv.group], y->kv.index);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static void finish(struct pass *p, const struct qwen4 *q, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct linear head = { .w = &q->trunk.head, .out = p->logits, .ld = (size_t)q->trunk.vocab };
-	size_t mark = p->work_used, wide = (size_t)shape_residual(&q->m.shape), n = (size_t)p->n_logit;
+	size_t mark = p->work.used, wide = (size_t)shape_residual(&q->m.shape), n = (size_t)p->n_logit;
 	float *last, *h;
 
 	if (p->hidden && q->fuse.norm_given)
@@ -275,7 +275,7 @@ static void finish(struct pass *p, const struct qwen4 *q, const float *x)
 	ops->gather(p, last, x, p->logit_row, p->n_logit, (int)wide);
 	site_begin(p, &q->last, h, NULL, last, p->n_logit);
 	ops->linear(p, &head, 1, h, p->n_logit, q->trunk.hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static void forward(struct model *m, struct pass *p)

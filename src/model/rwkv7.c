@@ -58,14 +58,14 @@ static void product(struct pass *p, const struct weight *w, const float *in, flo
 
 static void lora_run(struct pass *p, const struct lora *a, const float *in, float *out)
 {
-	size_t mark = p->work_used;
+	size_t mark = p->work.used;
 	float *low = pass_floats(p, (size_t)p->n_row * (size_t)a->down.rows);
 	struct linear down = { .w = &a->down, .out = low, .ld = (size_t)a->down.rows, .act = { .kind = a->act } };
 	struct linear up = { .w = &a->up, .out = out, .ld = (size_t)a->up.rows, .bias = a->bias };
 
 	p->be->ops->linear(p, &down, 1, in, p->n_row, a->down.cols);
 	p->be->ops->linear(p, &up, 1, low, p->n_row, a->up.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static void time_run(struct pass *p, const struct block *y, float *out, bool add, const float *h,
@@ -74,7 +74,7 @@ static void time_run(struct pass *p, const struct block *y, float *out, bool add
 	const struct backend_ops *ops = p->be->ops;
 	const struct time_mix *a = y->own;
 	int cols = a->out.cols;
-	size_t mark = p->work_used, n = (size_t)p->n_row, inner = (size_t)cols, all = n * inner;
+	size_t mark = p->work.used, n = (size_t)p->n_row, inner = (size_t)cols, all = n * inner;
 	float *mix = pass_floats(p, MIXES * all), *x = pass_floats(p, 3 * all), *v = a->first ? view->shared : NULL;
 	float *w = pass_floats(p, all), *rate = pass_floats(p, all), *t = pass_floats(p, all);
 	struct linear o = { .w = &a->out, .out = out, .ld = (size_t)a->out.rows, .add = add };
@@ -94,7 +94,7 @@ static void time_run(struct pass *p, const struct block *y, float *out, bool add
 	lora_run(p, &a->lora[LORA_G], mix + OF_G * all, w);
 	ops->mul(p, t, w, inner, 1, p->n_row, cols);
 	ops->linear(p, &o, 1, t, p->n_row, cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t time_room(const struct block *y, int n_row)
@@ -116,7 +116,7 @@ static void channel_run(struct pass *p, const struct block *y, float *out, bool 
 	const struct backend_ops *ops = p->be->ops;
 	const struct channel_mix *a = y->own;
 	int cols = a->key.cols;
-	size_t mark = p->work_used, n = (size_t)p->n_row, inner = (size_t)a->key.rows;
+	size_t mark = p->work.used, n = (size_t)p->n_row, inner = (size_t)a->key.rows;
 	float *x = pass_floats(p, n * (size_t)cols), *mid = pass_floats(p, n * inner);
 	struct linear up = { .w = &a->key, .out = mid, .ld = inner, .reader = &a->value, .act = { .kind = ACT_RELU2 } };
 	struct linear down = { .w = &a->value, .out = out, .ld = (size_t)a->value.rows, .add = add };
@@ -124,7 +124,7 @@ static void channel_run(struct pass *p, const struct block *y, float *out, bool 
 	ops->conv(p, x, &a->shift, 1, h, cols, cols, view->state, y->layer);
 	ops->linear(p, &up, 1, x, p->n_row, cols);
 	ops->linear(p, &down, 1, mid, p->n_row, a->value.cols);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t channel_room(const struct block *y, int n_row)

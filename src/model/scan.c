@@ -45,7 +45,7 @@ static void scan_run(struct pass *p, const struct block *y, float *out, bool add
 {
 	const struct backend_ops *ops = p->be->ops;
 	const struct scan *s = y->own;
-	size_t mark = p->work_used, n = (size_t)p->n_row, inner = (size_t)s->x.rows, states = (size_t)s->states;
+	size_t mark = p->work.used, n = (size_t)p->n_row, inner = (size_t)s->x.rows, states = (size_t)s->states;
 	float *x = pass_floats(p, n * inner), *z = pass_floats(p, n * inner), *convolved = pass_floats(p, n * inner);
 	float *low = pass_floats(p, n * (size_t)s->dt_low.rows), *bc = pass_floats(p, n * 2 * states);
 	struct linear in[] = { { .w = &s->x, .out = x, .ld = inner, .bias = s->bias_x },
@@ -68,7 +68,7 @@ static void scan_run(struct pass *p, const struct block *y, float *out, bool add
 	ops->linear(p, &dt, 1, low, p->n_row, s->dt_low.rows);
 	ops->recur(p, x, &s->op, &(struct recur_in){ .x = convolved, .z = z, .a = x, .b = bc }, v->state, y->layer);
 	ops->linear(p, &o, 1, x, p->n_row, s->x.rows);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 static size_t scan_room(const struct block *y, int n_row)

@@ -48,7 +48,7 @@ void streams_fuse(struct pass *p, const struct streams_fuse *f, float *x, float 
 {
 	const struct backend_ops *ops = p->be->ops;
 	int n = p->n_row, rows = n * f->streams;
-	size_t mark = p->work_used, hidden = (size_t)f->hidden, wide = hidden * (size_t)f->streams;
+	size_t mark = p->work.used, hidden = (size_t)f->hidden, wide = hidden * (size_t)f->streams;
 	float *given = pass_floats(p, (size_t)n * wide), *h, *both;
 	const struct linear of_given = { .w = &f->of_given, .out = x, .ld = hidden, .add = true };
 	const struct linear of_both = { .w = &f->both, .out = x, .ld = hidden };
@@ -67,7 +67,7 @@ void streams_fuse(struct pass *p, const struct streams_fuse *f, float *x, float 
 		streams_fill(p, x, h, n, f->streams, f->hidden);
 		ops->linear(p, &of_given, 1, given, rows, f->hidden);
 	}
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 size_t streams_fuse_floats(const struct streams_fuse *f, int n)
@@ -79,9 +79,9 @@ size_t streams_fuse_floats(const struct streams_fuse *f, int n)
 
 void streams_tap(struct pass *p, int i, const float *x, int wide)
 {
-	for (int k = 0; k < p->n_tap; k++)
-		if (p->tap[k].layer == i)
-			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, wide);
+	for (int k = 0; k < p->taps.n; k++)
+		if (p->taps.v[k].layer == i)
+			p->be->ops->blend(p, p->taps.v[k].out, p->taps.v[k].ld, x, NULL, NULL, p->n_row, wide);
 }
 
 size_t site_floats(const struct site *s, int n)
@@ -92,7 +92,7 @@ size_t site_floats(const struct site *s, int n)
 void site_begin(struct pass *p, const struct site *s, float *h, float *by, const float *x, int n)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, all = (size_t)s->up.rows, rows = (size_t)n;
+	size_t mark = p->work.used, all = (size_t)s->up.rows, rows = (size_t)n;
 	float *normed = pass_floats(p, rows * all), *mix = pass_floats(p, rows * all);
 	float *low = pass_floats(p, rows * (size_t)s->down.rows);
 	const struct linear in[] = {
@@ -105,7 +105,7 @@ void site_begin(struct pass *p, const struct site *s, float *h, float *by, const
 	ops->linear(p, in, by ? 2 : 1, normed, n, s->up.rows);
 	ops->linear(p, &up, 1, low, n, s->down.rows);
 	ops->mix_streams(p, h, normed, mix, n, s->streams, s->hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 void site_end(struct pass *p, const struct site *s, float *x, const float *y, const float *by)

@@ -44,7 +44,7 @@ void trunk_norm(struct pass *p, const struct trunk *t, float *out, const float *
 static void fuse_given(struct pass *p, const struct trunk *t, float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
-	size_t mark = p->work_used, cols = (size_t)t->hidden, rows = (size_t)p->n_row * cols;
+	size_t mark = p->work.used, cols = (size_t)t->hidden, rows = (size_t)p->n_row * cols;
 	float *h = pass_floats(p, rows), *both = pass_floats(p, 2 * rows);
 	struct linear proj = { .w = &t->fuse->proj, .out = x, .ld = cols };
 
@@ -53,7 +53,7 @@ static void fuse_given(struct pass *p, const struct trunk *t, float *x)
 	ops->norm(p, h, p->given, p->n_row, t->hidden, t->fuse->norm_given, t->eps);
 	ops->blend(p, both + cols, 2 * cols, h, NULL, NULL, p->n_row, t->hidden);
 	ops->linear(p, &proj, 1, both, p->n_row, 2 * t->hidden);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 float *trunk_begin(struct pass *p, const struct trunk *t)
@@ -63,7 +63,7 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 	p->be->ops->embed(p, x, &t->embed);
 	if (t->embed_scale != 1)
 		p->be->ops->map(p, x, p->n_row, t->hidden, t->embed_scale, 0);
-	if (p->n_brought)
+	if (p->brought.n)
 		p->be->ops->bring(p, x, t->hidden, 0);
 	if (t->first)
 		trunk_norm(p, t, x, x, p->n_row, t->first, t->first_bias);
@@ -74,9 +74,9 @@ float *trunk_begin(struct pass *p, const struct trunk *t)
 
 void trunk_tap(struct pass *p, const struct trunk *t, int i, const float *x)
 {
-	for (int k = 0; k < p->n_tap; k++)
-		if (p->tap[k].layer == i)
-			p->be->ops->blend(p, p->tap[k].out, p->tap[k].ld, x, NULL, NULL, p->n_row, t->hidden);
+	for (int k = 0; k < p->taps.n; k++)
+		if (p->taps.v[k].layer == i)
+			p->be->ops->blend(p, p->taps.v[k].out, p->taps.v[k].ld, x, NULL, NULL, p->n_row, t->hidden);
 }
 
 void trunk_hidden(struct pass *p, const struct trunk *t, const float *x)
@@ -88,7 +88,7 @@ void trunk_logits(struct pass *p, const struct trunk *t, const float *x)
 {
 	const struct backend_ops *ops = p->be->ops;
 	struct linear head = { .w = &t->head, .out = p->logits, .ld = (size_t)t->vocab, .bias = t->head_bias };
-	size_t mark = p->work_used, n = (size_t)p->n_logit * (size_t)t->hidden;
+	size_t mark = p->work.used, n = (size_t)p->n_logit * (size_t)t->hidden;
 	float *last, *h;
 
 	if (!p->n_logit)
@@ -100,7 +100,7 @@ void trunk_logits(struct pass *p, const struct trunk *t, const float *x)
 	ops->linear(p, &head, 1, h, p->n_logit, t->hidden);
 	if (t->logit_scale != 1 || t->logit_cap != 0)
 		ops->map(p, p->logits, p->n_logit, t->vocab, t->logit_scale, t->logit_cap);
-	p->work_used = mark;
+	p->work.used = mark;
 }
 
 void trunk_end(struct pass *p, const struct trunk *t, const float *x)

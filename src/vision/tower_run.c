@@ -627,8 +627,8 @@ static void picks(struct tower_run *r, const struct projector *p, int n)
 			for (int c = 0; c < h; c++)
 				for (int j = 0; j < group; j++)
 					r->index[k++] = (i * group + j) * h + c;
-	r->pass.pick = r->index;
-	r->pass.n_pick = k;
+	r->pass.picked.row = r->index;
+	r->pass.picked.n = k;
 }
 
 /* Rows of n patches at `in`, one after the other, into r->b: what the projector's products read. */
@@ -808,7 +808,7 @@ int tower_run_step(struct tower_run *r, int64_t ns, struct err *err)
 			continue;
 		}
 		n = unit_of(r, end - now, ns / 2, *pace);
-		r->pass.n_pick = 0;
+		r->pass.picked.n = 0;
 		unit(r, r->next, n);
 		if (pass_end(&r->pass)) {
 			*err = r->t->be->failed;

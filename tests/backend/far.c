@@ -93,8 +93,8 @@ static struct pass near_pass(struct pass *p)
 	q.rope_pos = f->tables.rope_pos;
 	q.see = f->tables.see;
 	q.grid = f->tables.grid;
-	q.pick = f->tables.pick;
-	q.brought = f->tables.brought;
+	q.picked.row = f->tables.picked.row;
+	q.brought.v = f->tables.brought.v;
 	memset(q.kv, 0, sizeof q.kv);
 	q.state = q.past = NULL;
 	return q;
@@ -349,17 +349,17 @@ static const void *table_over(struct far *f, const void *host, size_t n, size_t 
 /* Rows that bring their vectors, side by side. */
 static const float *const *brought_over(struct far *f, const struct pass *p)
 {
-	size_t cols = (size_t)p->brought_cols;
+	size_t cols = (size_t)p->brought.cols;
 	const float **row;
 	float *all;
 
-	if (!p->n_brought)
+	if (!p->brought.n)
 		return NULL;
-	row = xcalloc((size_t)p->n_brought, sizeof *row);
-	all = table_room(f, (size_t)p->n_brought * cols * sizeof *all);
-	for (int i = 0; i < p->n_brought; i++) {
+	row = xcalloc((size_t)p->brought.n, sizeof *row);
+	all = table_room(f, (size_t)p->brought.n * cols * sizeof *all);
+	for (int i = 0; i < p->brought.n; i++) {
 		row[i] = all + (size_t)i * cols;
-		memcpy(all + (size_t)i * cols, p->brought[i], cols * sizeof *all);
+		memcpy(all + (size_t)i * cols, p->brought.v[i], cols * sizeof *all);
 	}
 	return row;
 }
@@ -428,7 +428,7 @@ static void tables_end(struct far *f)
 		f->be.ops->free(&f->be, f->table[f->n_table].p, f->table[f->n_table].bytes);
 	}
 	if (f->of)
-		free((void *)(uintptr_t)f->tables.brought);
+		free((void *)(uintptr_t)f->tables.brought.v);
 	f->of = NULL;
 }
 
@@ -451,8 +451,8 @@ static int far_begin(struct pass *p)
 	f->tables.rope_pos = table_over(f, p->rope_pos, rows, 3 * sizeof *p->rope_pos);
 	f->tables.see = table_over(f, p->see, rows, sizeof *p->see);
 	f->tables.grid = table_over(f, p->grid, rows, sizeof *p->grid);
-	f->tables.pick = table_over(f, p->pick, (size_t)p->n_pick, sizeof *p->pick);
-	f->tables.brought = brought_over(f, p);
+	f->tables.picked.row = table_over(f, p->picked.row, (size_t)p->picked.n, sizeof *p->picked.row);
+	f->tables.brought.v = brought_over(f, p);
 	kv_tables_over(f, p);
 	state_tables_over(f, &f->state, p->state);
 	state_tables_over(f, &f->past, p->past);
@@ -780,8 +780,9 @@ static void far_gather(struct pass *p, float *out, const float *in, const int32_
 	if (index >= p->logit_row && index + n <= p->logit_row + p->n_logit) {
 		index = f->tables.logit_row + (index - p->logit_row);
 	} else {
-		assert(index >= p->pick && index + n <= p->pick + p->n_pick && "rows that the pass does not name");
-		index = f->tables.pick + (index - p->pick);
+		assert(index >= p->picked.row && index + n <= p->picked.row + p->picked.n &&
+		       "rows that the pass does not name");
+		index = f->tables.picked.row + (index - p->picked.row);
 	}
 	FAR(gather, out, in, index, n, cols);
 }

@@ -137,8 +137,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .span = span,
 		          .row = first,
 		          .see = see,
-		          .work = w->work,
-		          .work_cap = w->work_bytes };
+		          .work = { w->work, w->work_bytes, 0, 0 } };
 	struct attn a = { .heads = shape->heads,
 		          .heads_kv = shape->heads_kv,
 		          .dim = shape->dim,

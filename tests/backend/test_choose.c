@@ -105,8 +105,7 @@ static void pass_of(struct world *w, struct pass *p, int pos, int n)
 		            .span = &span,
 		            .row = &zero,
 		            .kv[0] = &w->view,
-		            .work = w->work,
-		            .work_cap = WORK };
+		            .work = { w->work, WORK, 0, 0 } };
 	assert(!pass_begin(p));
 }
 

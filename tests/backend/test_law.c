@@ -329,8 +329,7 @@ static void step(struct world *w, const struct span *span, const int *keep, int 
 		          .row = row,
 		          .kv = { &w->kv },
 		          .state = &w->st,
-		          .work = w->work,
-		          .work_cap = w->work_bytes };
+		          .work = { w->work, w->work_bytes, 0, 0 } };
 	float *in, *out;
 
 	for (int i = 0; i < n_span; i++) {

@@ -97,7 +97,7 @@ static void open_world(struct world *w, int threads, size_t room, enum reads_way
 
 	open_map(w);
 	w->be = backend_cpu_open(threads, cpu_detect());
-	w->pass = (struct pass){ .be = w->be, .tok = w->tok, .item = w->item, .spoiled = w->spoiled };
+	w->pass = (struct pass){ .be = w->be, .tok = w->tok, .item = w->item, .spoil.items = w->spoiled };
 	CHECK(!stream(w, (struct rows_opts){ .bytes = room, .way = way }, &err), "%s", err.msg);
 }
 
@@ -125,7 +125,7 @@ static void choose(struct world *w, int table, int n, uint64_t seed)
 	w->pass.n_row = n;
 	w->pass.n_item = ITEMS;
 	memset(w->spoiled, 0, sizeof w->spoiled);
-	w->pass.spoilt.code = 0;
+	w->pass.spoil.why.code = 0;
 }
 
 /* Embeds, and returns the number of rows that are zeros; others must be right, and items of zeros alone are spoiled. */
@@ -152,7 +152,7 @@ static int embed(struct world *w, int table)
 	}
 	for (int i = 0; i < ITEMS; i++)
 		CHECK(w->spoiled[i] == lost[i], "item %d: spoiled %d", i, w->spoiled[i]);
-	CHECK(!n == !w->pass.spoilt.code, "%d rows lost, error %d", n, w->pass.spoilt.code);
+	CHECK(!n == !w->pass.spoil.why.code, "%d rows lost, error %d", n, w->pass.spoil.why.code);
 	free(want);
 	free(zero);
 	return n;
@@ -202,9 +202,10 @@ static void failing(enum reads_way way)
 			reads_fault = fail_some;
 			lost[table] += embed(&w, table);
 			reads_fault = NULL;
-			CHECK(!w.pass.spoilt.code || strstr(w.pass.spoilt.msg, table ? "of coded could not be read" :
-			                                                               "of plain could not be read"),
-			      "%s", w.pass.spoilt.msg);
+			CHECK(!w.pass.spoil.why.code ||
+			              strstr(w.pass.spoil.why.msg,
+			                     table ? "of coded could not be read" : "of plain could not be read"),
+			      "%s", w.pass.spoil.why.msg);
 			choose(&w, table, n, (uint64_t)n);
 			CHECK(!embed(&w, table), "a row is lost after the disk has recovered");
 		}
@@ -224,11 +225,11 @@ static void changed(bool cut, const char *says)
 	open_world(&w, 1, 1 << 20, READS_BEST);
 	CHECK(cut ? !truncate(path, SCALES_AT - CODE_BYTES / 2) : !utimensat(AT_FDCWD, path, then, 0), "%s", path);
 	choose(&w, 1, 64, 1);
-	CHECK(embed(&w, 1) == 64 && strstr(w.pass.spoilt.msg, path), "%s", w.pass.spoilt.msg);
+	CHECK(embed(&w, 1) == 64 && strstr(w.pass.spoil.why.msg, path), "%s", w.pass.spoil.why.msg);
 	choose(&w, 1, 5, 1);
 	for (int i = 0; i < 5; i++)
 		w.tok[i] = CODED_ROWS - 1;
-	CHECK(embed(&w, 1) == 5 && strstr(w.pass.spoilt.msg, says), "%s, not %s", w.pass.spoilt.msg, says);
+	CHECK(embed(&w, 1) == 5 && strstr(w.pass.spoil.why.msg, says), "%s, not %s", w.pass.spoil.why.msg, says);
 	close_world(&w);
 }
 

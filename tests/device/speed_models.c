@@ -155,13 +155,13 @@ void speed_models(const char *folder, const char *device, int threads, bool smal
 		              .span = r->span,
 		              .row = r->first,
 		              .logit_row = r->logit_row };
-	r->p.work_cap = r->m->ops->work_floats(r->m, STEP, SEQS) * sizeof(float);
-	r->p.work = r->be->ops->alloc(r->be, r->p.work_cap);
+	r->p.work.cap = r->m->ops->work_floats(r->m, STEP, SEQS) * sizeof(float);
+	r->p.work.p = r->be->ops->alloc(r->be, r->p.work.cap);
 	r->p.logits = r->be->ops->alloc(r->be, (size_t)SEQS * (size_t)r->m->shape.vocab * sizeof(float));
 	r->near = xmalloc((size_t)SEQS * (size_t)r->m->shape.vocab * sizeof(float));
-	if (r->p.work && r->p.logits)
+	if (r->p.work.p && r->p.logits)
 		times(r, small);
-	r->be->ops->free(r->be, r->p.work, r->p.work_cap);
+	r->be->ops->free(r->be, r->p.work.p, r->p.work.cap);
 	r->be->ops->free(r->be, r->p.logits, (size_t)SEQS * (size_t)r->m->shape.vocab * sizeof(float));
 	model_close(r->m);
 	r->be->ops->close(r->be);

@@ -149,7 +149,7 @@ static uint8_t *row_at(const struct kv_view *v, int item, int pos)
 /* What stands in the row: a token, or the number that it brings. */
 static int32_t tok_of(const struct pass *p, int row)
 {
-	return p->tok[row] < 0 ? (int32_t)p->brought[~p->tok[row]][0] : p->tok[row];
+	return p->tok[row] < 0 ? (int32_t)p->brought.v[~p->tok[row]][0] : p->tok[row];
 }
 
 /* Appends the row of the window at pos; returns it. */

@@ -37,10 +37,10 @@ int driver_attach(struct driver *d, struct model *m, const struct driver_opts *o
 	d->near = xmalloc(size_mul((size_t)d->rows_max * (size_t)d->vocab, sizeof *d->near));
 	p->be = d->be;
 	p->arith = o->arith;
-	p->work_cap = m->ops->work_floats(m, o->step_rows, o->step_rows) * sizeof(float);
-	p->work = d->be->ops->alloc(d->be, p->work_cap);
+	p->work.cap = m->ops->work_floats(m, o->step_rows, o->step_rows) * sizeof(float);
+	p->work.p = d->be->ops->alloc(d->be, p->work.cap);
 	p->logits = d->be->ops->alloc(d->be, (size_t)d->rows_max * (size_t)d->vocab * sizeof(float));
-	assert(p->work && p->logits);
+	assert(p->work.p && p->logits);
 	return 0;
 }
 
@@ -58,8 +58,8 @@ int driver_open(struct driver *d, const char *folder, const struct driver_opts *
 
 void driver_close(struct driver *d)
 {
-	if (d->pass.work)
-		d->be->ops->free(d->be, d->pass.work, d->pass.work_cap);
+	if (d->pass.work.p)
+		d->be->ops->free(d->be, d->pass.work.p, d->pass.work.cap);
 	if (d->pass.logits)
 		d->be->ops->free(d->be, d->pass.logits, (size_t)d->rows_max * (size_t)d->vocab * sizeof(float));
 	model_close(d->m);

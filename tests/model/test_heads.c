@@ -115,8 +115,8 @@ static void run_target(struct rig *r)
 
 	for (int i = 0; i < h->n_tap; i++)
 		tap[i] = (struct tap){ h->tap[i], r->given + carry + (size_t)i * hidden, carry };
-	r->target.pass.tap = tap;
-	r->target.pass.n_tap = h->n_tap;
+	r->target.pass.taps.v = tap;
+	r->target.pass.taps.n = h->n_tap;
 	r->target.pass.hidden = h->n_tap ? NULL : r->given + carry;
 	driver_feed(&r->target, 0, 0, r->g.tok, r->g.n_tok - 1, NULL, 0, NULL);
 }

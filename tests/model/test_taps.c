@@ -43,8 +43,8 @@ static void take(struct driver *d, struct taken *t, const int32_t *tok, const in
 		n = chunk[c % n_chunk] < ROWS - at ? chunk[c % n_chunk] : ROWS - at;
 		for (int i = 0; i < layers; i++) /* from the last layer on: the order is free */
 			t->tap[i] = (struct tap){ layers - 1 - i, row_of(t, layers - 1 - i, at), t->ld };
-		d->pass.tap = t->tap;
-		d->pass.n_tap = taps ? layers : 0;
+		d->pass.taps.v = t->tap;
+		d->pass.taps.n = taps ? layers : 0;
 		driver_feed(d, 0, at, tok + at, n, NULL, 0, t->logits + (size_t)at * (size_t)d->vocab);
 	}
 	caches_close(&d->m->caches, 0);

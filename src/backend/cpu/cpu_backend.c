@@ -161,8 +161,8 @@ static void cpu_bring(struct pass *p, float *x, int cols, int level)
 
 		if (p->tok[i] >= 0)
 			continue;
-		assert(~p->tok[i] < p->n_brought && (level + 1) * cols <= p->brought_cols);
-		v = p->brought[~p->tok[i]] + (size_t)level * (size_t)cols;
+		assert(~p->tok[i] < p->brought.n && (level + 1) * cols <= p->brought.cols);
+		v = p->brought.v[~p->tok[i]] + (size_t)level * (size_t)cols;
 		if (level)
 			for (int c = 0; c < cols; c++)
 				x[(size_t)i * (size_t)cols + (size_t)c] += v[c];

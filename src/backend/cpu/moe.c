@@ -306,14 +306,14 @@ static void spoil(struct mix *d, int used)
 {
 	struct pass *p = d->p;
 
-	if (!p->spoiled) {
+	if (!p->spoil.items) {
 		log_error("%s", slots_error(d->m->slots)->msg);
 		fault_abort();
 	}
-	if (!p->spoilt.code)
-		p->spoilt = *slots_error(d->m->slots);
+	if (!p->spoil.why.code)
+		p->spoil.why = *slots_error(d->m->slots);
 	for (int i = d->first[used]; i < d->first[used + 1]; i++) {
-		p->spoiled[p->item[d->pick[i] / d->m->top_k]] = true;
+		p->spoil.items[p->item[d->pick[i] / d->m->top_k]] = true;
 		memset(d->down + (size_t)d->place[d->pick[i]] * (size_t)d->cols, 0, (size_t)d->cols * sizeof *d->down);
 	}
 }

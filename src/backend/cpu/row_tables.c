@@ -196,11 +196,11 @@ static void spoil_row(struct row_table *t, struct pass *p, const struct row_want
 		log_error("%s", why.msg);
 	t->s->told = true;
 	t->s->stats.failed++;
-	if (!p->spoiled)
+	if (!p->spoil.items)
 		fault_abort();
-	if (!p->spoilt.code)
-		p->spoilt = why;
-	p->spoiled[p->item[v->of.row]] = true;
+	if (!p->spoil.why.code)
+		p->spoil.why = why;
+	p->spoil.items[p->item[v->of.row]] = true;
 }
 
 /* The address in the buffer of the row's run k. */

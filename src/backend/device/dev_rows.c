@@ -31,10 +31,10 @@ void dev_bring(struct pass *p, float *x, int cols, int level)
 {
 	struct dev *d = dev_of(p);
 
-	assert((level + 1) * cols <= p->brought_cols);
+	assert((level + 1) * cols <= p->brought.cols);
 	dev_run(d, "rows", "bring", THREADS, dev_blocks((size_t)cols), p->n_row,
 	        DARGS(darg_mem(dev_at(d, x)), darg_mem(dev_table(d, d->brought)), darg_mem(dev_table(d, d->tok)),
-	              darg_int(cols), darg_int(p->brought_cols), darg_int(level * cols), darg_int(level > 0)));
+	              darg_int(cols), darg_int(p->brought.cols), darg_int(level * cols), darg_int(level > 0)));
 }
 
 void dev_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps)
@@ -234,9 +234,9 @@ void dev_gather(struct pass *p, float *out, const float *in, const int32_t *inde
 {
 	struct dev *d = dev_of(p);
 	bool logits = index >= p->logit_row && index + n <= p->logit_row + p->n_logit;
-	const int32_t *from = logits ? p->logit_row : p->pick;
+	const int32_t *from = logits ? p->logit_row : p->picked.row;
 
-	assert(logits || (index >= p->pick && index + n <= p->pick + p->n_pick));
+	assert(logits || (index >= p->picked.row && index + n <= p->picked.row + p->picked.n));
 	dev_run(d, "rows", "gather", THREADS, dev_blocks((size_t)cols), n,
 	        DARGS(darg_mem(dev_at(d, out)), darg_mem(dev_at(d, in)),
 	              darg_mem(

@@ -103,11 +103,11 @@ static void tables_up(struct dev *d, const struct pass *p)
 	step_rows((struct step_row *)(void *)(d->table + d->rows), p);
 	d->tok = table_put(d, p->tok, p->tok ? rows : 0, sizeof *p->tok);
 	d->logit_row = table_put(d, p->logit_row, (size_t)p->n_logit, sizeof *p->logit_row);
-	d->pick = table_put(d, p->pick, (size_t)p->n_pick, sizeof *p->pick);
-	d->brought = table_room(d, (size_t)p->n_brought * (size_t)p->brought_cols, sizeof(float));
-	for (int i = 0; i < p->n_brought; i++)
-		memcpy(d->table + d->brought + (size_t)i * (size_t)p->brought_cols * sizeof(float), p->brought[i],
-		       (size_t)p->brought_cols * sizeof(float));
+	d->pick = table_put(d, p->picked.row, (size_t)p->picked.n, sizeof *p->picked.row);
+	d->brought = table_room(d, (size_t)p->brought.n * (size_t)p->brought.cols, sizeof(float));
+	for (int i = 0; i < p->brought.n; i++)
+		memcpy(d->table + d->brought + (size_t)i * (size_t)p->brought.cols * sizeof(float), p->brought.v[i],
+		       (size_t)p->brought.cols * sizeof(float));
 	put_views(d, p);
 	for (int i = 0; i < d->n_angles; i++)
 		put_angles(d, p, &d->angles[i]);

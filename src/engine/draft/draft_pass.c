@@ -34,15 +34,15 @@ int draft_pass_open(struct draft_pass *p, struct model *m, int seqs_max, int row
 		.span = p->span,
 		.row = p->first,
 		.logit_row = p->logit_row,
-		.spoiled = p->spoiled,
+		.spoil.items = p->spoiled,
 	};
 	p->logits_bytes = size_mul(size_mul(logits, (size_t)m->shape.vocab), sizeof(float));
 	if (!be->ops->near)
 		p->copied = xcalloc(1, p->logits_bytes);
-	p->pass.work_cap = size_mul(m->ops->work_floats(m, rows_max, (int)logits), sizeof(float));
+	p->pass.work.cap = size_mul(m->ops->work_floats(m, rows_max, (int)logits), sizeof(float));
 	p->pass.logits = be->ops->alloc(be, p->logits_bytes);
-	p->pass.work = p->pass.work_cap ? be->ops->alloc(be, p->pass.work_cap) : NULL;
-	if (p->pass.logits && (p->pass.work || !p->pass.work_cap))
+	p->pass.work.p = p->pass.work.cap ? be->ops->alloc(be, p->pass.work.cap) : NULL;
+	if (p->pass.logits && (p->pass.work.p || !p->pass.work.cap))
 		return 0;
 	draft_pass_close(p);
 	return err_set(err, E_FULL, "no memory to draft in steps of %d rows", rows_max);
@@ -54,8 +54,8 @@ void draft_pass_close(struct draft_pass *p)
 
 	if (be && p->pass.logits)
 		be->ops->free(be, p->pass.logits, p->logits_bytes);
-	if (be && p->pass.work)
-		be->ops->free(be, p->pass.work, p->pass.work_cap);
+	if (be && p->pass.work.p)
+		be->ops->free(be, p->pass.work.p, p->pass.work.cap);
 	free(p->span);
 	free(p->first);
 	free(p->logit_row);
