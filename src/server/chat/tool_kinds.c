@@ -46,11 +46,12 @@ void tool_flat_name(const char *space, const char *name, struct buf *out)
 	buf_puts(out, name);
 }
 
-void tool_put_input(const char *input, size_t n, struct buf *out)
+struct json *tool_arguments(const struct json *input)
 {
-	buf_puts(out, "{\"input\":");
-	json_put_str(out, input, n);
-	buf_putc(out, '}');
+	struct json *out = json_new_object();
+
+	json_set(out, "input", json_share(input));
+	return out;
 }
 
 /* Do the n bytes of JSON end within a string? */

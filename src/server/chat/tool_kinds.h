@@ -41,9 +41,9 @@ int tools_of_messages(const struct json *tools, struct warnings *w, struct json 
 
 /* The name of a function in a namespace (NULL: in none) as the model sees it. */
 void tool_flat_name(const char *space, const char *name, struct buf *out);
-/* The arguments that stand for a custom tool's input; and back. */
-void tool_put_input(const char *input, size_t n, struct buf *out);
-/* The input that came of a call that broke off. */
+/* The arguments that stand for a custom tool's input, a string; to be freed. */
+struct json *tool_arguments(const struct json *input);
+/* And back, from what the model wrote, which ends early if the call broke off. */
 void tool_get_input(const char *arguments, size_t n, struct buf *out);
 
 /* The functions of list that may be called, as grammars want them: a function without parameters, in whatever spelling,

@@ -137,17 +137,21 @@ static int message(const struct json *m, struct images *im, const char *at, stru
 	return r;
 }
 
-/* A call: arguments as JSON text. */
-static void put_call(struct spoken *t, const struct json *id, const char *name, const char *arguments, size_t n)
+/* Arguments that came as JSON text: an object, through which templates walk, or else the text. */
+static struct json *arguments_of(const char *text, size_t n)
 {
-	struct json *j = json_parse(arguments, n, 0, NULL);
+	struct json *j = json_parse(text, n, 0, NULL);
 
-	/* Templates walk through arguments that are an object. */
-	if (json_kind(j) != JSON_OBJECT) {
-		json_free(j);
-		j = json_new_str(arguments, n);
-	}
-	json_add(t->calls, call_new(id, name, strlen(name), j));
+	if (json_kind(j) == JSON_OBJECT)
+		return j;
+	json_free(j);
+	return json_new_str(text, n);
+}
+
+/* Takes arguments over. */
+static void put_call(struct spoken *t, const struct json *id, const char *name, struct json *arguments)
+{
+	json_add(t->calls, call_new(id, name, strlen(name), arguments));
 	t->some = true;
 }
 
@@ -157,7 +161,8 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 	const struct json *v = json_get(item, custom ? "input" : "arguments"), *own = json_get(item, "name");
 	size_t n = 0;
 	const char *name = json_str(own, &n), *space = json_str(json_get(item, "namespace"), &n), *s;
-	struct buf flat, input;
+	struct json *arguments;
+	struct buf flat;
 	char where[100];
 	int r;
 
@@ -170,17 +175,13 @@ static int call(const struct json *item, const char *at, bool custom, struct spo
 	if (!(s = json_str(v, &n)) && (custom || json_kind(v) != JSON_OBJECT))
 		return field_wrong(p, where, custom ? "a string" : "a string or an object", v);
 	buf_init(&flat);
-	buf_init(&input);
 	tool_flat_name(space, name, &flat);
 	if (custom)
-		tool_put_input(s, n, &input);
-	else if (s)
-		buf_put(&input, s, n);
+		arguments = tool_arguments(v);
 	else
-		json_put(&input, v);
-	put_call(t, json_get(item, "call_id"), flat.p, input.p, input.n);
+		arguments = s ? arguments_of(s, n) : json_share(v);
+	put_call(t, json_get(item, "call_id"), flat.p, arguments);
 	buf_fini(&flat);
-	buf_fini(&input);
 	return 0;
 }
 
@@ -229,33 +230,39 @@ static const struct {
 	{ "tool_search_call", "arguments", NULL },
 };
 
+/* An object is the arguments, and so is text that is called so; other values are their one member. */
+static struct json *hosted_arguments(const struct json *asked, const char *where)
+{
+	struct json *out;
+	size_t n;
+	const char *s = json_str(asked, &n);
+
+	if (json_kind(asked) == JSON_OBJECT)
+		return json_share(asked);
+	if (s && n && !strcmp(where, "arguments"))
+		return arguments_of(s, n);
+	out = json_new_object();
+	if (json_kind(asked) != JSON_NULL && (!s || strcmp(where, "arguments")))
+		json_set(out, where, json_share(asked));
+	return out;
+}
+
 static void hosted_call(const struct json *item, size_t k, struct spoken *t)
 {
 	const char *type = hosted[k].type, *name;
 	const struct json *asked = hosted[k].where ? json_get(item, hosted[k].where) : NULL;
 	const struct json *brought = hosted[k].brought ? json_get(item, hosted[k].brought) : NULL;
 	const struct json *id = json_get(item, "call_id") ? json_get(item, "call_id") : json_get(item, "id");
-	struct buf own, arguments;
+	struct buf own;
 	size_t n;
 
 	buf_init(&own);
-	buf_init(&arguments);
 	if ((name = json_str(json_get(item, "name"), &n)))
 		buf_puts(&own, name);
 	else
 		buf_put(&own, type,
 		        strlen(type) - (strlen(type) > 5 && !strcmp(type + strlen(type) - 5, "_call") ? 5 : 0));
-	/* An object is the arguments, and so is text that is called so; other values are their one member. */
-	if (json_kind(asked) == JSON_OBJECT) {
-		json_put(&arguments, asked);
-	} else if (asked && !strcmp(hosted[k].where, "arguments") && json_str(asked, &n)) {
-		buf_put(&arguments, json_str(asked, &n), n);
-	} else if (json_kind(asked) != JSON_NULL) {
-		buf_printf(&arguments, "{\"%s\":", hosted[k].where);
-		json_put(&arguments, asked);
-		buf_putc(&arguments, '}');
-	}
-	put_call(t, id, own.p, arguments.n ? arguments.p : "{}", arguments.n ? arguments.n : 2);
+	put_call(t, id, own.p, hosted_arguments(asked, hosted[k].where));
 	if (json_kind(brought) != JSON_NULL) {
 		buf_reset(&own);
 		if (json_str(brought, &n))
@@ -265,7 +272,6 @@ static void hosted_call(const struct json *item, size_t k, struct spoken *t)
 		put_result(t, &own, id);
 	}
 	buf_fini(&own);
-	buf_fini(&arguments);
 }
 
 static int reasoning(const struct json *v, const char *at, struct spoken *t, struct problem *p)
