@@ -164,25 +164,27 @@ static int too_large(const struct exchange *x, struct problem *p)
 static void create(struct exchange *x)
 {
 	static const struct field fields[] = { { "items" }, { "metadata" }, { NULL } };
-	struct buf *out = reply_of(x), items, none;
-	struct json *body = read_fields(x, fields, &x->problem);
+	struct buf *out = reply_of(x), kept, none;
+	struct json *body = read_fields(x, fields, &x->problem), *items;
 	char random[24], id[32];
 
 	if (!body)
 		return;
-	buf_init(&items);
+	buf_init(&kept);
 	buf_init(&none);
 	if (json_kind(json_get(body, "items")) == JSON_NULL || !check_items(json_get(body, "items"), &x->problem)) {
 		random_id(random);
 		snprintf(id, sizeof id, "conv_%s", random);
-		items_put(json_get(body, "items"), &items);
+		items = items_of(json_get(body, "items"));
+		items_put(items, &kept);
+		json_free(items);
 		put_conversation(id, (long long)time(NULL), json_get(body, "metadata"), out);
 		response_store_put(store_of(x), id, x->from.key,
-		                   (const struct buf *[N_KEPT]){ out, &none, &items, &none, &none });
+		                   (const struct buf *[N_KEPT]){ out, &none, &kept, &none, &none });
 		if (!response_store_get(store_of(x), id, x->from.key, KEPT_TOOLS, &none))
 			too_large(x, &x->problem);
 	}
-	buf_fini(&items);
+	buf_fini(&kept);
 	buf_fini(&none);
 	json_free(body);
 }
@@ -223,24 +225,24 @@ static void update(struct exchange *x, const char *id, struct buf *out)
 static void add_items(struct exchange *x, const char *id, struct buf *out)
 {
 	static const struct field fields[] = { { "items" }, { NULL } };
-	struct json *body = read_fields(x, fields, &x->problem), *added;
-	struct buf items;
+	struct json *body = read_fields(x, fields, &x->problem), *items;
+	struct buf kept;
 
 	if (!body)
 		return;
-	buf_init(&items);
+	buf_init(&kept);
 	if (!check_items(json_get(body, "items"), &x->problem)) {
-		items_put(json_get(body, "items"), &items);
+		items = items_of(json_get(body, "items"));
+		items_put(items, &kept);
 		if (!response_store_get(store_of(x), id, x->from.key, KEPT_OBJECT, out))
 			missing(id, &x->problem);
-		else if (items.n && !response_store_append(store_of(x), id, x->from.key, KEPT_ITEMS, &items))
+		else if (kept.n && !response_store_append(store_of(x), id, x->from.key, KEPT_ITEMS, &kept))
 			too_large(x, &x->problem);
 		buf_reset(out);
-		added = items_parse(&items);
-		items_put_list(added, 0, json_len(added), true, out);
-		json_free(added);
+		items_put_list(items, 0, json_len(items), true, out);
+		json_free(items);
 	}
-	buf_fini(&items);
+	buf_fini(&kept);
 	json_free(body);
 }
 

@@ -34,6 +34,7 @@ static void own_free(void *p)
 	buf_fini(&own->history);
 	buf_fini(&own->items);
 	buf_fini(&own->tools);
+	json_free(own->brought);
 	free(own);
 }
 
@@ -133,12 +134,16 @@ static int read_previous(struct generation *g, struct chat *c, const char *id, s
 {
 	struct responses *own = g->own;
 	struct json *kept;
+	struct buf tools;
 
+	buf_init(&tools);
 	if (!g->x || strncmp(id, "resp_", 5) != 0 ||
 	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_MESSAGES, &own->history) ||
-	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_TOOLS, &own->tools))
+	    !response_store_get(&g->x->srv->responses, id, g->x->from.key, KEPT_TOOLS, &tools))
 		return problem_set(p, 404, "previous_response_not_found", "previous_response_id",
 		                   "there is no response \"%.60s\" here that has ended, or no longer", id);
+	own->brought = items_parse(&tools);
+	buf_fini(&tools);
 	if (!own->history.n)
 		return problem_set(p, 400, "invalid_value", "previous_response_id",
 		                   "the response \"%.60s\" did not complete, and nothing can follow it", id);
@@ -158,10 +163,21 @@ static int bad_item(const char *id, struct problem *p)
 	                   id, of_item.message);
 }
 
+/* Those of an array of items that bring tools. */
+static struct json *with_tools(const struct json *items)
+{
+	struct json *out = json_new_array();
+
+	for (size_t i = 0; json_kind(items) == JSON_ARRAY && i < json_len(items); i++)
+		if (json_len(tools_in_item(json_at(items, i))))
+			json_add(out, json_share(json_at(items, i)));
+	return out;
+}
+
 /* Begins with the items of a conversation: an id, or an object with one. */
 static int read_conversation(struct generation *g, struct chat *c, bool previous, struct problem *p)
 {
-	const struct json *v = json_get(g->body, "conversation"), *item;
+	const struct json *v = json_get(g->body, "conversation");
 	struct responses *own = g->own;
 	struct json *items;
 	struct buf kept;
@@ -187,14 +203,7 @@ static int read_conversation(struct generation *g, struct chat *c, bool previous
 	items = items_parse(&kept);
 	if (json_len(items) && (r = responses_input(items, &g->images, c->messages, p)))
 		r = bad_item(id, p);
-	for (size_t i = 0; i < json_len(items); i++) {
-		item = json_at(items, i);
-		if (!json_len(tools_in_item(item)))
-			continue;
-		if (own->tools.n)
-			buf_putc(&own->tools, ',');
-		json_put(&own->tools, item);
-	}
+	own->brought = with_tools(items);
 	json_free(items);
 	buf_fini(&kept);
 	return r;
@@ -206,6 +215,7 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	struct responses *own = g->own;
 	const struct json *previous, *instructions;
 	size_t n, first, fresh;
+	struct json *items;
 	const char *s;
 	int r;
 
@@ -227,8 +237,11 @@ static int read_input(struct generation *g, struct chat *c, struct problem *p)
 	chat_tell_compaction(g, json_get(g->body, "input"), "input");
 	if (json_len(c->messages) == first)
 		return problem_set(p, 400, "invalid_value", "input", "input is empty");
-	if (g->params.store || *own->conversation)
-		items_put(json_get(g->body, "input"), &own->items);
+	if (g->params.store || *own->conversation) {
+		items = items_of(json_get(g->body, "input"));
+		items_put(items, &own->items);
+		json_free(items);
+	}
 	for (size_t i = fresh; g->params.store && i < json_len(c->messages); i++) {
 		if (own->history.n)
 			buf_putc(&own->history, ',');
@@ -323,22 +336,19 @@ static int read_tools(struct generation *g, struct chat *c, struct problem *p)
 {
 	const struct json *tools, *input = json_get(g->body, "input");
 	struct responses *own = g->own;
-	struct json *kept;
+	struct json *brings;
 	int r;
 
 	if ((r = field_value(g->body, "tools", JSON_ARRAY, &tools, p)))
 		return r;
-	kept = items_parse(&own->tools);
 	c->tools = g->made = json_new_array();
-	r = tools_of_responses(tools, kept, input, &g->tools.kinds, &g->params.warnings, g->made, p);
-	json_free(kept);
-	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
-		if (!json_len(tools_in_item(json_at(input, i))))
-			continue;
-		if (own->tools.n)
-			buf_putc(&own->tools, ',');
-		json_put(&own->tools, json_at(input, i));
-	}
+	r = tools_of_responses(tools, own->brought, input, &g->tools.kinds, &g->params.warnings, g->made, p);
+	brings = with_tools(input);
+	items_put(own->brought, &own->tools);
+	items_put(brings, &own->tools);
+	json_free(brings);
+	json_free(own->brought);
+	own->brought = NULL;
 	return r;
 }
 

@@ -1,66 +1,93 @@
 /* response_items.c - see response_items.h. */
 #include "server/responses/response_items.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An item of the request as it is listed: with an id, and text in parts. */
-static void put_input_item(const struct json *item, struct buf *out)
+/* Parts of a message with one text. */
+static struct json *one_part(const char *type, const struct json *text)
 {
-	const struct json *v = json_get(item, "content"), *role = json_get(item, "role");
+	struct json *parts = json_new_array(), *part = json_new_object();
+
+	json_set_cstr(part, "type", type);
+	json_set(part, "text", json_share(text));
+	json_add(parts, part);
+	return parts;
+}
+
+static void set_id(struct json *item, const char *prefix)
+{
+	char random[24], id[40];
+
+	random_id(random);
+	snprintf(id, sizeof id, "%s_%s", prefix, random);
+	json_set_cstr(item, "id", id);
+}
+
+/* An item of the request as it is listed: with an id, and text in parts. */
+static struct json *listed_item(const struct json *item)
+{
+	const struct json *content = json_get(item, "content"), *role = json_get(item, "role"), *v;
+	struct json *out = json_new_object();
 	struct json_cursor k;
 	const char *key;
-	char id[24];
 	size_t n;
 	const char *s = json_str(role, &n);
-	bool text = json_kind(v) == JSON_STRING;
+	bool text = json_kind(content) == JSON_STRING;
 
-	buf_putc(out, '{');
-	if (json_kind(json_get(item, "id")) == JSON_NULL) {
-		random_id(id);
-		buf_printf(out, "\"id\":\"%s_%s\",", role ? "msg" : "item", id);
-	}
+	if (json_kind(json_get(item, "id")) == JSON_NULL)
+		set_id(out, role ? "msg" : "item");
 	if (json_kind(json_get(item, "type")) == JSON_NULL)
-		buf_puts(out, "\"type\":\"message\",");
+		json_set_cstr(out, "type", "message");
 	if (json_kind(json_get(item, "status")) == JSON_NULL)
-		buf_puts(out, "\"status\":\"completed\",");
-	for (k = json_first(item); json_next(&k, &key, &v);) {
-		if (json_kind(v) == JSON_NULL || (text && !strcmp(key, "content")))
-			continue;
-		json_put_cstr(out, key);
-		buf_putc(out, ':');
-		json_put(out, v);
-		buf_putc(out, ',');
+		json_set_cstr(out, "status", "completed");
+	for (k = json_first(item); json_next(&k, &key, &v);)
+		if (json_kind(v) != JSON_NULL && !(text && !strcmp(key, "content")))
+			json_set(out, key, json_share(v));
+	if (text)
+		json_set(out, "content",
+		         one_part(s && !strcmp(s, "assistant") ? "output_text" : "input_text", content));
+	return out;
+}
+
+struct json *items_of(const struct json *input)
+{
+	struct json *out = json_new_array(), *message;
+
+	if (json_kind(input) == JSON_STRING) {
+		message = json_new_object();
+		set_id(message, "msg");
+		json_set_cstr(message, "type", "message");
+		json_set_cstr(message, "status", "completed");
+		json_set_cstr(message, "role", "user");
+		json_set(message, "content", one_part("input_text", input));
+		json_add(out, message);
 	}
-	if (text) {
-		buf_printf(out, "\"content\":[{\"type\":\"%s\",\"text\":",
-		           s && !strcmp(s, "assistant") ? "output_text" : "input_text");
-		json_put(out, json_get(item, "content"));
-		buf_puts(out, "}]}");
-	} else {
-		out->p[out->n - 1] = '}'; /* there was a comma: of the role, or of the type */
+	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++)
+		json_add(out, listed_item(json_at(input, i)));
+	return out;
+}
+
+void items_put(const struct json *items, struct buf *out)
+{
+	for (size_t i = 0; i < json_len(items); i++) {
+		if (out->n)
+			buf_putc(out, ',');
+		json_put(out, json_at(items, i));
 	}
 }
 
-void items_put(const struct json *input, struct buf *out)
+struct json *items_parse(const struct buf *kept)
 {
-	char id[24];
+	struct json *items;
+	struct buf b;
 
-	if (json_kind(input) == JSON_STRING) {
-		random_id(id);
-		buf_printf(
-			out,
-			"{\"id\":\"msg_%s\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":[{"
-			"\"type\":\"input_text\",\"text\":",
-			id);
-		json_put(out, input);
-		buf_puts(out, "}]}");
-	}
-	for (size_t i = 0; json_kind(input) == JSON_ARRAY && i < json_len(input); i++) {
-		if (i)
-			buf_putc(out, ',');
-		put_input_item(json_at(input, i), out);
-	}
+	buf_init(&b);
+	buf_printf(&b, "[%s]", kept->n ? kept->p : "");
+	items = json_parse(b.p, b.n, 200, NULL);
+	buf_fini(&b);
+	return items;
 }
 
 const char *item_id(const struct json *item)
@@ -78,18 +105,6 @@ static void put_id(struct buf *out, const char *name, const struct json *item)
 		json_put_cstr(out, item_id(item));
 	else
 		buf_puts(out, "null");
-}
-
-struct json *items_parse(const struct buf *kept)
-{
-	struct json *items;
-	struct buf b;
-
-	buf_init(&b);
-	buf_printf(&b, "[%s]", kept->n ? kept->p : "");
-	items = json_parse(b.p, b.n, 200, NULL);
-	buf_fini(&b);
-	return items;
 }
 
 void items_put_list(const struct json *items, size_t from, size_t to, bool rising, struct buf *out)

@@ -5,8 +5,10 @@
 #include "base/json.h"
 #include "server/http/exchange.h"
 
-/* Appends input, a string or an array of items, as elements of an array: each with an id and a status, and text in parts. */
-void items_put(const struct json *input, struct buf *out);
+/* input, a string or an array of items, as an array to be freed: each item with an id and a status, and text in parts. */
+struct json *items_of(const struct json *input);
+/* Appends items as the store of responses keeps them: elements of an array, without brackets, behind those that are there. */
+void items_put(const struct json *items, struct buf *out);
 /* Kept elements as an array; freed with json_free. */
 struct json *items_parse(const struct buf *kept);
 /* "": it has none. */

@@ -12,6 +12,7 @@ struct background;
 struct choice;
 struct event;
 struct generation;
+struct json;
 struct problem;
 
 enum { STATUS_CANCELLED = 499 }; /* of a problem: it was cancelled by name */
@@ -24,9 +25,11 @@ struct response_end {
 
 /* State of a request until its answer is complete: `own` of its generation. */
 struct responses {
+	/* As the store of responses keeps them. */
 	struct buf history;    /* the conversation so far, as messages */
 	struct buf items;      /* what was asked, as it is listed */
 	struct buf tools;      /* the items so far that bring tools */
+	struct json *brought;  /* those of them that came before this request, until it is read; NULL: none */
 	bool summary;          /* thoughts are told as their own summary: clients that ask for one show nothing else */
 	bool wants_background; /* its client does not wait for it */
 	struct background *behind; /* once it runs there; NULL: it does not */
