@@ -3,34 +3,33 @@
 
 #include <string.h>
 
+#include "server/chat/messages.h"
+
 /* ---- trying a template ---- */
 
-static bool renders(const struct served *d, const char *function)
+static bool renders(const struct served *d, const char *text)
 {
-	static const char question[] = "[{\"role\":\"user\",\"content\":\"q\"}]";
-	struct json *tools, *messages = json_parse(question, strlen(question), 0, NULL);
-	struct buf b;
-	struct template_input in = { .extra = d->template_args,
+	struct json *tools = json_parse(text, strlen(text), 0, NULL), *messages = json_new_array();
+	struct template_input in = { .messages = messages,
+		                     .tools = tools,
+		                     .extra = d->template_args,
 		                     .add_generation_prompt = true,
 		                     .bos_token = d->bos_token,
 		                     .eos_token = d->eos_token };
 	struct template_output o;
 	bool good;
 
-	buf_init(&b);
-	buf_printf(&b, "[{\"type\":\"function\",\"function\":{\"name\":\"f\"%s}}]", function);
-	tools = json_parse(b.p, b.n, 0, NULL);
-	buf_fini(&b);
-	in.messages = messages;
-	in.tools = tools;
+	json_add(messages, message_new("user", "q", 1));
 	template_output_init(&o);
-	good = messages && tools && !template_render(served_template(d, true), &in, &o, NULL);
+	good = tools && !template_render(served_template(d, true), &in, &o, NULL);
 	template_output_fini(&o);
 	json_free(messages);
 	json_free(tools);
 	return good;
 }
 
+/* Whether the template renders a function with these members. */
+#define RENDERS(members) renders(d, "[{\"type\":\"function\",\"function\":{\"name\":\"f\"" members "}}]")
 #define ABOUT ",\"description\":\"d\""
 #define PARAMETERS(properties) ",\"parameters\":{\"type\":\"object\",\"properties\":{" properties "},\"required\":[]}"
 
@@ -38,13 +37,13 @@ void tool_needs_try(struct tool_needs *needs, const struct served *d)
 {
 	*needs = (struct tool_needs){ 0 };
 	/* A template that takes no function at all is not judged by what it wants of one. */
-	if (!renders(d, ABOUT PARAMETERS("\"p\":{\"type\":\"string\",\"description\":\"d\"}")))
+	if (!RENDERS(ABOUT PARAMETERS("\"p\":{\"type\":\"string\",\"description\":\"d\"}")))
 		return;
-	needs->description = !renders(d, PARAMETERS(""));
-	needs->no_null = !renders(d, ",\"description\":null" PARAMETERS(""));
-	needs->parameters = !renders(d, ABOUT) || !renders(d, ABOUT ",\"parameters\":{}") ||
-	                    !renders(d, ABOUT ",\"parameters\":{\"type\":\"object\"}");
-	needs->property_details = !renders(d, ABOUT PARAMETERS("\"p\":{\"type\":\"string\"}"));
+	needs->description = !RENDERS(PARAMETERS(""));
+	needs->no_null = !RENDERS(",\"description\":null" PARAMETERS(""));
+	needs->parameters = !RENDERS(ABOUT) || !RENDERS(ABOUT ",\"parameters\":{}") ||
+	                    !RENDERS(ABOUT ",\"parameters\":{\"type\":\"object\"}");
+	needs->property_details = !RENDERS(ABOUT PARAMETERS("\"p\":{\"type\":\"string\"}"));
 }
 
 /* ---- completing tools ---- */

@@ -98,8 +98,10 @@ static int hold(struct generation *g, enum form form, const struct json *v, cons
 	/* A schema may be in a string; of json_object there is none. */
 	if (schema && json_str(v, &n) && !(made = json_parse(json_str(v, &n), n, 0, NULL)))
 		return field_wrong(p, field, "a JSON schema", v);
-	if (schema && !v)
-		made = json_parse("{\"type\":\"object\"}", 17, 0, NULL);
+	if (schema && !v) {
+		made = json_new_object();
+		json_set_cstr(made, "type", "object");
+	}
 	buf_init(&text);
 	buf_printf(&text, "content %d ", (int)form);
 	json_put(&text, made ? made : v);
