@@ -733,7 +733,7 @@ static double read_ns(struct disk *d, int from, int at)
 	double ns_byte;
 
 	spill_stats(d->spill, &st);
-	ns_byte = d->is_shared ? st.redis_ns_byte : st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 0;
+	ns_byte = d->is_shared ? st.redis.ns_byte : st.read_bytes ? (double)st.read_ns / (double)st.read_bytes : 0;
 	return read_bytes(d, from, at) * (ns_byte > 0 ? ns_byte : 1e9 / READ_RATE);
 }
 

@@ -69,6 +69,18 @@ struct prefix_item {
 	int64_t age_ns, idle_ns; /* since it was made; since it was used */
 };
 
+/* The Redis server of kept prefixes. */
+struct redis_stats {
+	bool on, up;
+	int64_t written, read; /* pieces */
+	uint64_t written_bytes, read_bytes;
+	double ns_byte;  /* what a byte took of late; 0: nothing was read for a minute */
+	int64_t dropped; /* not written: no room in the queue, or it is left alone */
+	int64_t failed;  /* operations that failed, or came too late */
+	int64_t damaged; /* values found wrong, and removed */
+	int64_t found;   /* pieces found there that are in no file */
+};
+
 /* Kept prefixes on disk. */
 struct disk_stats {
 	bool on;
@@ -86,15 +98,7 @@ struct disk_stats {
 	int64_t evicted;
 	uint64_t read_ns;        /* reading and checking read_bytes took this long */
 	int64_t loads, given_up; /* prompts that waited for a prefix; of them, in vain */
-	/* The Redis server of kept prefixes. */
-	bool redis_on, redis_up;
-	int64_t redis_written, redis_read;
-	uint64_t redis_written_bytes, redis_read_bytes;
-	double redis_ns_byte;  /* what a byte took of late; 0: nothing was read for a minute */
-	int64_t redis_dropped; /* not written: no room in the queue, or it is left alone */
-	int64_t redis_failed;  /* operations that failed, or came too late */
-	int64_t redis_damaged; /* values found wrong, and removed */
-	int64_t redis_found;   /* pieces found there that are in no file */
+	struct redis_stats redis;
 };
 
 #endif

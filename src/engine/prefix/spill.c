@@ -196,8 +196,8 @@ void spill_stats(struct spill *s, struct disk_stats *out)
 	out->snaps = s->index.snaps;
 	out->bytes = s->index.bytes;
 	out->bytes_max = s->o.bytes_max;
-	out->redis_on = s->redis.on;
-	out->redis_up = s->redis.in.up;
-	out->redis_ns_byte = spill_redis_ns_byte(s);
+	out->redis.on = s->redis.on;
+	out->redis.up = s->redis.in.up;
+	out->redis.ns_byte = spill_redis_ns_byte(s);
 	pthread_mutex_unlock(&s->lock);
 }

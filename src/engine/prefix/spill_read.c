@@ -212,7 +212,7 @@ static void read_failed(struct spill *s, const struct spill_piece *p, const stru
 		s->stats.vanished++;
 		return;
 	}
-	count = shared ? &s->stats.redis_damaged : &s->stats.damaged;
+	count = shared ? &s->stats.redis.damaged : &s->stats.damaged;
 	++*count;
 	if (!(*count & (*count - 1)))
 		log_warn("prompt cache %s: dropped %s",
@@ -266,8 +266,8 @@ static void load_put(struct spill *s, struct spill_load *l, struct got *g, const
 	g->got.page = l->at;
 	s->stats.read += !shared;
 	s->stats.read_bytes += shared ? 0 : g->got.n;
-	s->stats.redis_read += shared;
-	s->stats.redis_read_bytes += shared ? g->got.n : 0;
+	s->stats.redis.read += shared;
+	s->stats.redis.read_bytes += shared ? g->got.n : 0;
 	l->at += !l->snap;
 	l->snap = false;
 	l->ready_bytes += g->got.n;

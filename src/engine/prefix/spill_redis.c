@@ -77,7 +77,7 @@ static bool learn(struct spill *s, enum spill_kind kind, const struct digest *ke
 
 	if (!e && has) {
 		spill_index_lend(&s->index, kind, key, pos, tail);
-		s->stats.redis_found++;
+		s->stats.redis.found++;
 	} else if (e && e->no_file && !has) {
 		spill_index_remove(&s->index, e);
 		return false;

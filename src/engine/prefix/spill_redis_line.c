@@ -22,7 +22,7 @@ void spill_line_failed(struct spill *s, struct spill_line *l, const struct err *
 	l->up = false;
 	l->rest_ns = !l->rest_ns ? SECOND : 2 * l->rest_ns < REST_MAX_S * SECOND ? 2 * l->rest_ns : REST_MAX_S * SECOND;
 	l->rest_until = clock_monotonic_ns() + l->rest_ns;
-	s->stats.redis_failed++;
+	s->stats.redis.failed++;
 	if (!l->told)
 		log_warn("prompt cache %s: cannot %s: %s; it is tried again from time to time", redis_name(l->redis),
 		         l->does, err->msg);
@@ -111,7 +111,7 @@ bool spill_redis_put(struct spill *s, struct job *j)
 		return false;
 	if (j->payload && (!spill_redis_writes(s) || r->dropping || spill_size_of(&j->head) > VALUE_MAX ||
 	                   r->job_bytes + j->head.payload_bytes > s->o.queue_bytes / 2)) {
-		s->stats.redis_dropped++;
+		s->stats.redis.dropped++;
 		return false;
 	}
 	r->dropping += !j->payload;

@@ -107,7 +107,7 @@ static void piece_failed(struct spill *s, const struct err *err)
 {
 	redis_close(s->redis.out.redis);
 	spill_line_failed(s, &s->redis.out, err);
-	s->stats.redis_dropped++;
+	s->stats.redis.dropped++;
 }
 
 /* Called and returns locked. */
@@ -121,7 +121,7 @@ static void send_one(struct spill *s)
 
 	job_took(r, j);
 	if ((r->closing && clock_monotonic_ns() > r->close_until) || !spill_line_up(s, &r->out)) {
-		s->stats.redis_dropped++;
+		s->stats.redis.dropped++;
 	} else {
 		pthread_mutex_unlock(&s->lock);
 		done = !send_piece(s, j, &sent, &err);
@@ -140,8 +140,8 @@ static void send_one(struct spill *s)
 		e->shared = done ? SHARED_YES : SHARED_NO;
 	else if (done)
 		spill_index_lend(&s->index, j->head.kind, &j->head.key, j->head.pos, j->tail);
-	s->stats.redis_written += done && sent;
-	s->stats.redis_written_bytes += done && sent ? j->head.payload_bytes : 0;
+	s->stats.redis.written += done && sent;
+	s->stats.redis.written_bytes += done && sent ? j->head.payload_bytes : 0;
 	r->writing = false;
 	spill_job_end(s, j);
 }

@@ -233,19 +233,19 @@ static void put_tables(const struct page *p, const struct row_stats *x)
 }
 
 /* The Redis server of kept prefixes; nothing without one. */
-static void put_redis(const struct page *p, const struct disk_stats *d)
+static void put_redis(const struct page *p, const struct redis_stats *d)
 {
-	if (!d->redis_on)
+	if (!d->on)
 		return;
-	gauge(p, "redis_up", "1: Redis answers.", d->redis_up);
-	counter(p, "redis_written_total", "Pieces of kept prefixes written to Redis.", d->redis_written);
-	counter(p, "redis_written_bytes_total", "Bytes written.", (int64_t)d->redis_written_bytes);
-	counter(p, "redis_read_total", "Pieces read and found right.", d->redis_read);
-	counter(p, "redis_read_bytes_total", "Bytes of theirs.", (int64_t)d->redis_read_bytes);
-	counter(p, "redis_found_total", "Pieces found there that were in no file.", d->redis_found);
-	counter(p, "redis_dropped_total", "Not written: no room in the queue, or Redis failed.", d->redis_dropped);
-	counter(p, "redis_failed_total", "Times that Redis failed or was late, and was left alone.", d->redis_failed);
-	counter(p, "redis_damaged_total", "Values found wrong, and removed.", d->redis_damaged);
+	gauge(p, "redis_up", "1: Redis answers.", d->up);
+	counter(p, "redis_written_total", "Pieces of kept prefixes written to Redis.", d->written);
+	counter(p, "redis_written_bytes_total", "Bytes written.", (int64_t)d->written_bytes);
+	counter(p, "redis_read_total", "Pieces read and found right.", d->read);
+	counter(p, "redis_read_bytes_total", "Bytes of theirs.", (int64_t)d->read_bytes);
+	counter(p, "redis_found_total", "Pieces found there that were in no file.", d->found);
+	counter(p, "redis_dropped_total", "Not written: no room in the queue, or Redis failed.", d->dropped);
+	counter(p, "redis_failed_total", "Times that Redis failed or was late, and was left alone.", d->failed);
+	counter(p, "redis_damaged_total", "Values found wrong, and removed.", d->damaged);
 }
 
 /* Kept prefixes on disk; nothing without a folder for them. */
@@ -272,7 +272,7 @@ static void put_disk(const struct page *p, const struct disk_stats *d)
 	counter(p, "disk_evicted_total", "Files that were evicted.", d->evicted);
 	counter(p, "disk_loads_total", "Prompts that waited for a prefix from disk.", d->loads);
 	counter(p, "disk_given_up_total", "Waits that were given up: damaged, gone or too slow.", d->given_up);
-	put_redis(p, d);
+	put_redis(p, &d->redis);
 }
 
 static void put_engine(const struct page *p, const struct engine_stats *e)
