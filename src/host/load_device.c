@@ -9,8 +9,11 @@
 #include "backend/backends.h"
 #include "backend/backend.h"
 #include "backend/split_backend.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "host/divide.h"
 #include "host/load.h"
 
 enum { FOUND_MOST = 32 };
@@ -55,7 +58,8 @@ static void advise(const struct session *s, const struct backend_found *f, int l
 	bool experts = s->model->n_mixture && layers != DEVICE_NO_EXPERTS;
 	struct err own = *err;
 
-	err_set(err, own.code, "%s; --device %s,N with a smaller number of layers%s takes less memory there", own.msg,
+	err_set(err, own.code,
+	        "%s; --device %s,auto, or ',N' with a smaller number of layers%s takes less memory there", own.msg,
 	        f->name, experts ? ", or ',experts' for all but the experts," : "");
 }
 
@@ -69,40 +73,110 @@ static const char *asked_of_the_processor(const struct host_opts *o)
 	return NULL;
 }
 
-static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f, int layers,
-                      struct err *err)
+/* What --device asks for. */
+struct wanted {
+	char name[24]; /* of a device, or "auto" */
+	int layers;    /* DEVICE_*, or the first layers */
+	bool divide;   /* if it has no room for all, the part that divide() chooses */
+	size_t memory; /* the most that may be used of its memory */
+};
+
+static int open_cpu(struct session *s, const struct host_opts *o, struct err *err)
+{
+	const struct backend_opts opts = { o->threads ? o->threads : cpu_count(), &o->cpu };
+
+	return s->cpu ? 0 : backends_open(&s->cpu, "cpu", &opts, err);
+}
+
+/* w->layers on f, of which the memory may be unknown, SIZE_MAX. */
+static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f,
+                      const struct wanted *w, struct err *err)
 {
 	size_t need = (size_t)s->model->shape.weight_bytes / 8 * 9 + ((size_t)1 << 30);
+	size_t memory = f->memory < w->memory ? f->memory : w->memory;
 	int rc;
 
-	if (f->why.code) {
-		*err = f->why;
-		return err->code;
-	}
 	if (s->model->shape.whole)
 		return err_set(err, E_UNSUPPORTED, "no device has kernels for models that see whole texts");
-	if (need > f->memory)
-		return err_set(err, E_FULL, "%s has %zu MB, and %s needs %zu MB", f->device, f->memory >> 20,
+	if (w->layers == DEVICE_ALL && need > memory)
+		return err_set(err, E_FULL, "%s may give %zu MB, and %s needs %zu MB", f->name, memory >> 20,
 		               s->store->name, need >> 20);
-	if (layers == DEVICE_NO_EXPERTS && !s->model->n_mixture)
+	if (w->layers == DEVICE_NO_EXPERTS && !s->model->n_mixture)
 		return err_set(err, E_UNSUPPORTED, "%s has no mixtures of experts", s->store->name);
-	rc = backends_open(&s->be, f->name, NULL, err);
+	rc = w->layers ? open_cpu(s, o, err) : 0;
 	if (!rc)
-		s->device_bytes = s->be->memory;
-	if (!rc && layers) {
-		s->be = layers == DEVICE_NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) :
-		                                      split_open(s->be, s->cpu, layers);
+		rc = backends_open(&s->be, f->name, NULL, err);
+	if (!rc)
+		s->device_bytes = s->be->memory < w->memory ? s->be->memory : w->memory;
+	if (!rc && w->layers) {
+		s->be = w->layers == DEVICE_NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) :
+		                                         split_open(s->be, s->cpu, w->layers);
 		s->divided = true;
-		s->device_layers = layers;
+		s->device_layers = w->layers;
 	}
-	if (!rc && (rc = look(s, o, err)) == E_FULL)
-		advise(s, f, layers, err);
+	if (!rc)
+		rc = look(s, o, err);
 	if (rc)
 		device_close(s);
 	return rc;
 }
 
-static void choose(struct session *s, const struct host_opts *o)
+/* What divide() says of the model on a device that may give `memory` bytes. */
+static bool find_part(const struct session *s, size_t memory, struct division *to)
+{
+	const struct shape *shape = &s->model->shape;
+	size_t layers = (size_t)shape->layers, all = (size_t)shape->weight_bytes, in_layers = 0, table;
+	size_t *bytes = xcalloc(2 * layers + 1, sizeof *bytes);
+	struct divide_ask a = { .layers = shape->layers, .bytes = bytes, .mixtures = bytes + layers, .memory = memory };
+	bool found;
+
+	model_layer_bytes(s->model, bytes, bytes + layers);
+	for (size_t i = 0; i < layers; i++)
+		in_layers += bytes[i];
+	a.used = shape->experts ? (double)shape->experts_used / shape->experts : 0;
+	a.beside = all > in_layers ? all - in_layers : 0;
+	table = model_table_bytes(s->model);
+	a.read = a.beside > table ? a.beside - table : 0;
+	a.first_layers = !s->model->n_mixture || all < memory_total() / 16 * 15; /* else experts are on disk */
+	found = divide(&a, to);
+	free(bytes);
+	return found;
+}
+
+/* A part of the model, on a device that has no room for all, as *err says. */
+static int try_part(struct session *s, const struct host_opts *o, const struct backend_found *f, const struct wanted *w,
+                    struct err *err)
+{
+	size_t memory = f->memory < w->memory ? f->memory : w->memory;
+	const struct err whole = *err;
+	struct wanted part = *w;
+	struct division d;
+	char what[48] = "all but the experts";
+	int rc;
+
+	if (!find_part(s, memory, &d))
+		return err_set(err, E_FULL, "%s; and no part of it there would help", whole.msg);
+	part.layers = d.layers;
+	rc = try_device(s, o, f, &part, err);
+	if (d.layers != DEVICE_NO_EXPERTS)
+		snprintf(what, sizeof what, "%d of %d layers", d.layers, s->model->shape.layers);
+	if (rc)
+		return err_prefix(err, "%s on %s", what, f->name);
+	log_info("device: %s has %s, %zu MB of weights, for %s; a token reads what takes about %.1f ms in place of "
+	         "%.1f, if its memory gives %d GB/s and the machine's %d",
+	         f->name, what, d.there >> 20, whole.msg, d.ms, d.alone, DIVIDE_DEVICE_GBS, DIVIDE_MACHINE_GBS);
+	return 0;
+}
+
+static int try_all(struct session *s, const struct host_opts *o, const struct backend_found *f, const struct wanted *w,
+                   struct err *err)
+{
+	int rc = try_device(s, o, f, w, err);
+
+	return rc == E_FULL && w->divide ? try_part(s, o, f, w, err) : rc;
+}
+
+static void choose(struct session *s, const struct host_opts *o, const struct wanted *w)
 {
 	struct backend_found found[FOUND_MOST];
 	const char *other = asked_of_the_processor(o);
@@ -110,71 +184,117 @@ static void choose(struct session *s, const struct host_opts *o)
 	struct err err;
 
 	for (int i = 0; i < n; i++) {
-		if (!found[i].gpu && !found[i].why.code)
+		const struct backend_found *f = &found[i];
+
+		if (!f->gpu && !f->why.code)
 			continue; /* a processor that OpenCL shows as a device */
-		if (other)
-			log_info("device: the processor, and not %s: %s is asked for", found[i].name, other);
-		else if (!try_device(s, o, &found[i], DEVICE_ALL, &err)) {
-			log_info("device: %s, %s: a GPU that has kernels and memory for the model", found[i].name,
-			         found[i].device);
-			return;
+		err = f->why;
+		if (other) {
+			log_info("device: the processor, and not %s: %s is asked for", f->name, other);
+		} else if (f->why.code || try_all(s, o, f, w, &err)) {
+			log_info("device: not %s: %s", f->name, err.msg);
 		} else {
-			log_info("device: not %s: %s", found[i].name, err.msg);
+			if (!s->divided)
+				log_info("device: %s, %s: a GPU that has kernels and memory for the model", f->name,
+				         f->device);
+			return;
 		}
 	}
 }
 
-/* "NAME", "NAME,LAYERS" or "NAME,experts": the device's name, and how much it computes. */
-static int read_name(const char *text, struct backend_found *f, int *layers, struct err *err)
+/* Bytes, with K, M, G or T; 0: not a size. */
+static size_t read_size(const char *p, const char *end)
 {
-	size_t n = strcspn(text, ",");
-	char *end = NULL;
-	bool experts = !strcmp(text + n, ",experts");
-	long most = experts ? DEVICE_NO_EXPERTS : text[n] ? strtol(text + n + 1, &end, 10) : DEVICE_ALL;
+	static const char unit[] = "KMGT";
+	char *at;
+	unsigned long long n = strtoull(p, &at, 10);
+	const char *u = at < end ? strchr(unit, *at & ~0x20) : NULL;
+	int shift = u ? 10 * (int)(u - unit + 1) : 0;
 
-	if (text[n] && !experts && (end == text + n + 1 || *end || most < 1 || most > LAYERS_MOST))
-		return err_set(err, E_ARG, "'%s': not a number of layers, 1 to %d, nor 'experts'", text + n + 1,
-		               LAYERS_MOST);
-	if (n >= sizeof f->name)
-		n = sizeof f->name - 1;
-	memcpy(f->name, text, n);
-	*layers = (int)most;
+	return *p < '0' || *p > '9' || at + (u ? 1 : 0) != end || n > SIZE_MAX >> shift ? 0 : (size_t)n << shift;
+}
+
+/* One of the parts after the name. */
+static int read_part(const char *p, size_t n, struct wanted *w, struct err *err)
+{
+	static const char memory[] = "memory=";
+	char *end = NULL;
+	long layers;
+
+	if (n > strlen(memory) && !strncmp(p, memory, strlen(memory))) {
+		w->memory = read_size(p + strlen(memory), p + n);
+		return w->memory ? 0 : err_set(err, E_ARG, "'%.*s': not a size, such as memory=6G", (int)n, p);
+	}
+	if (w->layers || w->divide)
+		return err_set(err, E_ARG, "'%.*s': the part of the model is given already", (int)n, p);
+	if (n == strlen("experts") && !strncmp(p, "experts", n)) {
+		w->layers = DEVICE_NO_EXPERTS;
+	} else if (n == strlen("auto") && !strncmp(p, "auto", n)) {
+		w->divide = true;
+	} else {
+		layers = strtol(p, &end, 10);
+		if (!n || end != p + n || layers < 1 || layers > LAYERS_MOST)
+			return err_set(
+				err, E_ARG,
+				"'%.*s': not a number of layers, 1 to %d, nor 'experts', 'auto' or 'memory=SIZE'",
+				(int)n, p, LAYERS_MOST);
+		w->layers = (int)layers;
+	}
 	return 0;
 }
 
+/* "NAME", then ",LAYERS", ",experts" or ",auto", and ",memory=SIZE". */
+static int read_wanted(const char *text, struct wanted *w, struct err *err)
+{
+	size_t n = strcspn(text, ",");
+	int rc = 0;
+
+	*w = (struct wanted){ .memory = SIZE_MAX };
+	snprintf(w->name, sizeof w->name, "%.*s", (int)n, text);
+	w->divide = !strcmp(w->name, "auto");
+	for (text += n; *text && !rc; text += n) {
+		n = strcspn(++text, ",");
+		rc = read_part(text, n, w, err);
+	}
+	if (!rc && !strcmp(w->name, "cpu") && (w->layers || w->divide || w->memory != SIZE_MAX))
+		rc = err_set(err, E_ARG, "the processor computes all of a model, and --memory limits it");
+	return rc;
+}
+
 /* The device that was named, and what it is to compute. */
-static int open_named(struct session *s, const struct host_opts *o, const char *name, const struct backend_opts *cpu,
-                      struct err *err)
+static int open_named(struct session *s, const struct host_opts *o, const struct wanted *w, struct err *err)
 {
 	struct backend_found f = { .memory = SIZE_MAX };
-	int layers = DEVICE_ALL, rc = read_name(name, &f, &layers, err);
+	int rc = 0;
 
-	if (!rc && layers && !strcmp(f.name, "cpu"))
-		rc = err_set(err, E_ARG, "the processor computes all of a model");
-	if (!rc && layers)
-		rc = backends_open(&s->cpu, "cpu", cpu, err);
+	snprintf(f.name, sizeof f.name, "%s", w->name);
+	if (w->divide) { /* how much it has decides */
+		rc = backends_open(&s->be, f.name, NULL, err);
+		f.memory = rc ? 0 : s->be->memory;
+		device_close(s);
+	}
 	if (!rc)
-		rc = try_device(s, o, &f, layers, err);
-	if (rc)
-		return err_prefix(err, "--device %s", name);
-	log_info("device: %s", s->be->level);
-	return 0;
+		rc = try_all(s, o, &f, w, err);
+	if (rc == E_FULL && !w->divide)
+		advise(s, &f, w->layers, err);
+	if (!rc)
+		log_info("device: %s", s->be->level);
+	return rc;
 }
 
 int device_open(struct session *s, const struct host_opts *o, struct err *err)
 {
 	const char *name = o->device ? o->device : "auto";
-	const struct backend_opts opts = { o->threads ? o->threads : cpu_count(), &o->cpu };
-	int rc = 0;
+	struct wanted w;
+	int rc = read_wanted(name, &w, err);
 
-	if (!strcmp(name, "auto"))
-		choose(s, o);
-	else if (strcmp(name, "cpu"))
-		rc = open_named(s, o, name, &opts, err);
+	if (!rc && !strcmp(w.name, "auto"))
+		choose(s, o, &w);
+	else if (!rc && strcmp(w.name, "cpu"))
+		rc = open_named(s, o, &w, err);
 	if (rc)
-		return rc;
-	if (!s->cpu)
-		rc = backends_open(&s->cpu, "cpu", &opts, err);
+		return err_prefix(err, "--device %s", name);
+	rc = open_cpu(s, o, err);
 	if (!s->be)
 		s->be = s->cpu;
 	return rc;

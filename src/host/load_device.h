@@ -12,8 +12,9 @@ struct session;
 enum { DEVICE_ALL = 0, DEVICE_NO_EXPERTS = -1 };
 
 /* Opens the session's backends, whose model is bound: be for the model, cpu for what stays on the processor.  "auto" takes the
- * first GPU that has kernels for the whole model and memory for it, and the log says what was taken and why; "NAME,LAYERS" takes a
- * device for the first layers alone, "NAME,experts" for all but the mixtures of experts.  A device that was named and cannot be
+ * first GPU that has kernels for the model, and memory for all of it or for a part that helps (divide.h), and the log says what was
+ * taken and why; "NAME,LAYERS" takes a device for the first layers alone, "NAME,experts" for all but the mixtures of experts,
+ * "NAME,auto" for what "auto" would; ",memory=SIZE" limits what is planned of its memory.  A device that was named and cannot be
  * used is an error: E_ARG, E_MISSING, E_UNSUPPORTED, E_FULL. */
 int device_open(struct session *s, const struct host_opts *o, struct err *err);
 /* Closes what was opened to look at a device, once the model is attached; before the backends are closed. */

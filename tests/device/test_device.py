@@ -193,6 +193,23 @@ class Test(unittest.TestCase):
         self.assertEqual(said(s.post(CHAT, picture())), want)
         s.close()
 
+    def test_a_part_that_fits(self):
+        """What the device cannot have, the processor computes: layers, or experts where those are most."""
+        few = ("--kv-bytes", "0", "--parallel", "1", "--ctx-size", "512")
+        said_by = []
+        for device in "cpu", DEVICE + ",auto,memory=12M", DEVICE + ",memory=20G":
+            s = self.serve(TINY, device, *few)
+            said_by.append([said(s.post(CHAT, a)) for a in ASKS])
+            text = s.text()
+            s.close()
+            if "auto" in device:
+                self.assertRegex(text, r"device: opencl has [1-7] of 8 layers, [1-9] MB of weights, for opencl may give 12 MB, and .* needs")
+                self.assertIn("of the device's memory, 12 MB: weights", text)
+            else:
+                self.assertNotIn(" of 8 layers", text)
+        self.assertEqual(said_by[1], said_by[0])
+        self.assertEqual(said_by[2], said_by[0])
+
     def test_memory_of_two(self):
         """The plan has a column for each memory; keys, values and states lie with their layers, and are counted there."""
         def plan(device, *options):
@@ -224,7 +241,10 @@ class Test(unittest.TestCase):
         for device, why in ((DEVICE.split(":")[0] + ":15", "15 is asked for"), ("gpu", "none of cpu, cuda:N, opencl:N"),
                             (DEVICE + ":x", "none of cpu"), (DEVICE + ",x", "not a number of layers"),
                             ("cpu,3", "computes all of a model"), ("cpu,experts", "computes all of a model"),
-                            (DEVICE + ",experts", "has no mixtures of experts"), (DEVICE + ",expert", "nor 'experts'"), ("auto,3", "none of cpu")):
+                            (DEVICE + ",experts", "has no mixtures of experts"), (DEVICE + ",expert", "nor 'experts'"), ("auto,3", "given already"),
+                            (DEVICE + ",2,3", "given already"), (DEVICE + ",memory=x", "not a size"),
+                            ("cpu,memory=1G", "--memory limits it"), (DEVICE + ",memory=1M", "may give 1 MB"),
+                            (DEVICE + ",auto,memory=1M", "no part of it there would help")):
             p = subprocess.run([WEFT, "run", "--device", device, "-p", "x", TINY], capture_output=True, text=True)
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn(why, p.stderr)

@@ -365,7 +365,7 @@ const struct option option_table[] = {
 	  "newest instruction set to use.  Default: the fastest on this processor" },
 	{ CMD_ENGINE | CMD_INSPECT, "device", NULL, NULL, K_TEXT, AT(load.device), NONE, 0, 0, "NAME", "auto",
 	  group_model,
-	  "device that computes: cpu, cuda or opencl; cuda:1 is the second; cuda,20 computes the first 20 layers, cuda,experts all but the experts, and the processor the rest.  auto: a GPU that can compute the whole model, else the processor" },
+	  "device that computes: cpu, cuda or opencl; cuda:1 is the second; cuda,20 computes the first 20 layers, cuda,experts all but the experts, and the processor the rest.  auto: a GPU that can compute the model or a part of it, else the processor; cuda,auto may divide it too.  cuda,memory=6G limits the memory used there" },
 	{ CMD_TUNE | CMD_ENGINE, "arith", NULL, NULL, K_ARITH, AT(load.arith), NONE, 0, 0, "f32|fast", "fast",
 	  group_model, "f32: reference arithmetic; fast: serving arithmetic" },
 
