@@ -65,8 +65,9 @@ bool shared_argument(char **argv, int i);
 /* One folder of reference vectors for every family; NULL ends them. */
 extern const char *const golden_family[];
 
-/* Calls each for one folder of every family, of 4 bits where there is one.
- * Returns how many there were, or 0 with a line that says so when ../shared is missing. */
+/* Calls each for one folder of every family, of 4 bits where there is one; for every third
+ * family where WEFT_TEST_QUICK is set, since law_test and golden_test take all there, too.
+ * Returns how many families there are, or 0 with a line that says so when ../shared is missing. */
 int each_golden_family(void (*each)(const char *folder));
 
 #endif
