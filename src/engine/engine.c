@@ -1005,14 +1005,14 @@ int engine_open(struct engine **out, struct model *m, const struct tokenizer *to
 	e->ctx_max = m->opts.ctx_max ? m->opts.ctx_max : m->shape.ctx_max;
 	e->pool_bytes = caches_pool(&m->caches).max;
 	if (e->pool_bytes)
-		e->stats.kv_pages = (int)(e->pool_bytes / caches_unit_bytes(&m->caches));
-	e->stats.kv_page_rows = caches_page_rows(&m->caches);
+		e->stats.kv.pages = (int)(e->pool_bytes / caches_unit_bytes(&m->caches));
+	e->stats.kv.page_rows = caches_page_rows(&m->caches);
 	e->stats.slots = opts->seqs_max;
-	e->stats.parked_bytes_max = opts->park_bytes;
+	e->stats.parked.bytes_max = opts->park_bytes;
 	for (int i = 0; i < opts->n_drafter; i++)
 		e->stats.drafter[i].name = opts->drafter[i]->ops->name;
 	drafting_init(&e->drafting, opts->seqs_max, opts->n_drafter);
-	e->stats.prefix_bytes_max = opts->prefix_bytes;
+	e->stats.prefix.bytes_max = opts->prefix_bytes;
 	pthread_mutex_init(&e->inbox.lock, NULL);
 	wake_init(&e->inbox.wake);
 	pthread_cond_init(&e->inbox.answered, NULL);

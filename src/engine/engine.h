@@ -295,6 +295,22 @@ bool engine_step(struct engine *e);
 
 /* A snapshot of counters for /metrics and /health; any thread. */
 enum { STEP_SIZES = 16 };
+struct parked_stats {
+	int n;                   /* preempted sequences with a snapshot */
+	size_t bytes, bytes_max; /* of theirs outside the pool */
+};
+struct page_stats {
+	int pages, pages_used, page_rows; /* page_rows: positions of one; 0: no pages */
+};
+/* Kept prefixes in memory. */
+struct prefix_stats {
+	size_t bytes, bytes_max;
+	int entries;
+	int64_t hits;                   /* admissions that found one */
+	int64_t evicted;                /* entries */
+	int64_t reason[PREFIX_REASONS]; /* first admissions, by why they were not resumed further on */
+	int64_t verified, wrong; /* hits that were recomputed for an audit; those dropped because it found them wrong */
+};
 struct engine_stats {
 	int running, waiting;
 	int64_t steps, requests, finished[4]; /* by enum finish */
@@ -314,21 +330,14 @@ struct engine_stats {
 	double prefill_rate;    /* prompt tokens per second while prompts were computed; 0: not yet known */
 	int64_t decode_step_ns; /* a step that only decodes, lately; 0: not yet known */
 	int slots;              /* sequences (and their states) there is room for */
-	int parked;             /* preempted sequences with a snapshot */
-	size_t parked_bytes, parked_bytes_max;     /* of theirs outside the pool */
-	int kv_pages, kv_pages_used, kv_page_rows; /* positions of one; 0: no pages */
-	size_t prefix_bytes, prefix_bytes_max;
-	int prefix_entries;
-	int64_t prefix_hits; /* admissions that found one */
+	struct parked_stats parked;
+	struct page_stats kv;
+	struct prefix_stats prefix;
 	struct engine_drafted {
 		const char *name;                  /* NULL: no such drafter */
 		int64_t rounds, drafted, accepted; /* runs of tokens, and tokens */
 	} drafter[DRAFTERS_MAX];
-	int64_t prefix_reason[PREFIX_REASONS]; /* first admissions, by why they were not resumed further on */
 	struct disk_stats disk;
-	int64_t prefix_evicted;
-	int64_t verified,
-		verify_failed; /* hits that were recomputed for an audit; hits dropped because the audit found them wrong */
 	struct stream_stats experts; /* that stay on disk; slots 0: none do */
 	struct row_stats tables;     /* that stay on disk; 0: none do */
 };

@@ -59,7 +59,7 @@ bool park_keep(struct engine *e, struct request *r)
 			return false;
 		}
 	k->pos = r->pos;
-	e->stats.parked++;
+	e->stats.parked.n++;
 	return true;
 }
 
@@ -71,7 +71,7 @@ void park_out(struct engine *e, struct request *r)
 
 	assert(k->pos && k->snaps.n);
 	rc = snaps_write(&k->snaps, &to.sink);
-	if (!rc && to.n <= e->opts.park_bytes - e->stats.parked_bytes)
+	if (!rc && to.n <= e->opts.park_bytes - e->stats.parked.bytes)
 		to.p = try_malloc(to.n);
 	if (!to.p) {
 		park_drop(e, r);
@@ -83,7 +83,7 @@ void park_out(struct engine *e, struct request *r)
 	k->snaps = (struct snaps){ 0 };
 	k->bytes = to.p;
 	k->n_bytes = to.n;
-	e->stats.parked_bytes += to.n;
+	e->stats.parked.bytes += to.n;
 	if (rc) /* the device failed meanwhile */
 		park_drop(e, r);
 }
@@ -109,8 +109,8 @@ void park_drop(struct engine *e, struct request *r)
 	if (k->snaps.n)
 		snaps_drop(&k->snaps);
 	free(k->bytes);
-	e->stats.parked_bytes -= k->n_bytes;
-	e->stats.parked--;
+	e->stats.parked.bytes -= k->n_bytes;
+	e->stats.parked.n--;
 	*k = (struct park){ 0 };
 }
 

@@ -228,10 +228,10 @@ void proof_judge(struct engine *e, struct request *r)
 	differs = !same(&cold, &kept);
 	snaps_drop(&cold);
 	snaps_drop(&kept);
-	e->stats.verified++;
+	e->stats.prefix.verified++;
 	if (!differs)
 		return;
-	e->stats.verify_failed++;
+	e->stats.prefix.wrong++;
 	log_error(
 		"engine: a kept prefix of %d tokens (node %llu) differs from what is computed now; it is dropped, and all "
 		"that shares memory with it",

@@ -97,7 +97,7 @@ int reuse_start(struct engine *e, struct request *r)
 	if (!r->sched.started)
 		prefix_use(&e->prefix, &hit, engine_now(e));
 	if (hit.at) {
-		e->stats.prefix_hits++;
+		e->stats.prefix.hits++;
 		proof_draw(e, r, hit.at);
 	}
 out:
@@ -112,7 +112,7 @@ out:
 		r->reuse.learned = hit.at;
 	if (!r->sched.started) {
 		r->reuse.report = hit.report;
-		e->stats.prefix_reason[hit.report.reason] += !r->ask.proof;
+		e->stats.prefix.reason[hit.report.reason] += !r->ask.proof;
 	}
 	return hit.at;
 }

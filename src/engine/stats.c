@@ -23,10 +23,10 @@ void engine_show_stats(struct engine *e)
 	s->prefill_rate = pace_rate(&e->pace, s->running > 0);
 	s->decode_step_ns = (int64_t)e->pace.base_ns;
 	if (unit)
-		s->kv_pages_used = (int)((caches_pool(&e->m->caches).used + unit - 1) / unit);
-	s->prefix_bytes = e->prefix.bytes;
-	s->prefix_entries = e->prefix.n_state;
-	s->prefix_evicted = e->prefix.evicted;
+		s->kv.pages_used = (int)((caches_pool(&e->m->caches).used + unit - 1) / unit);
+	s->prefix.bytes = e->prefix.bytes;
+	s->prefix.entries = e->prefix.n_state;
+	s->prefix.evicted = e->prefix.evicted;
 	disk_own_stats(e, &s->disk);
 	if (e->m->be->ops->stream_stats)
 		e->m->be->ops->stream_stats(e->m->be, &s->experts);

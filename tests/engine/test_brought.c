@@ -604,7 +604,8 @@ static void proved(struct store *st, const struct prompt *q, const struct run *w
 		free(u.row);
 	}
 	engine_stats(g.e, &es);
-	CHECK(es.verified == 2 && !es.verify_failed, "%d of %d wrong", (int)es.verify_failed, (int)es.verified);
+	CHECK(es.prefix.verified == 2 && !es.prefix.wrong, "%d of %d wrong", (int)es.prefix.wrong,
+	      (int)es.prefix.verified);
 	rig_close(&g);
 }
 

@@ -271,7 +271,7 @@ static void test_evicted(void)
 		life_init(&l, 60, 250, k);
 		ask(&g, &l, 5, NULL);
 	}
-	CHECK(stats_of(&g).prefix_evicted > 0, "nothing was evicted");
+	CHECK(stats_of(&g).prefix.evicted > 0, "nothing was evicted");
 	life_init(&l, 60, 250, 0);
 	rep = ask(&g, &l, 5, NULL);
 	CHECK(rep.resumed == 59 && rep.source == PREFIX_DISK, "resumed at %d from %s", rep.resumed,

@@ -293,11 +293,11 @@ static void test_prefix(void)
 	run_prefix(&g, &b, t + 3, 1, 0);
 	life_free(&b);
 	/* no_cache neither uses nor keeps. */
-	n = stats_of(&g).prefix_entries;
+	n = stats_of(&g).prefix.entries;
 	life_init(&b, 40, 250, 99);
 	b.ask.no_cache = true;
 	run_one(&b, &g);
-	CHECK(stats_of(&g).prefix_entries == n, "kept in spite of no_cache");
+	CHECK(stats_of(&g).prefix.entries == n, "kept in spite of no_cache");
 	life_free(&b);
 	life_free(&a);
 	rig_close(&g);
@@ -379,7 +379,7 @@ static void test_prefix_attention(void)
 	life_init(&l, 50, 250, 11);
 	memcpy(t, l.prompt, sizeof(t));
 	run_prefix(&g, &l, t, 50, 0);
-	CHECK(stats_of(&g).prefix_entries == 1, "%d entries", stats_of(&g).prefix_entries);
+	CHECK(stats_of(&g).prefix.entries == 1, "%d entries", stats_of(&g).prefix.entries);
 	life_free(&l);
 	for (int at = 49; at > 0; at--) {
 		t[at]++;
@@ -416,10 +416,10 @@ static void test_prefix_budget(void)
 			run_one(&l, &g);
 			life_free(&l);
 			s = stats_of(&g);
-			CHECK(s.prefix_bytes <= o.prefix_bytes, "%zu bytes kept", s.prefix_bytes);
-			CHECK(kind != 1 || s.prefix_entries <= 3, "%d entries", s.prefix_entries);
+			CHECK(s.prefix.bytes <= o.prefix_bytes, "%zu bytes kept", s.prefix.bytes);
+			CHECK(kind != 1 || s.prefix.entries <= 3, "%d entries", s.prefix.entries);
 		}
-		CHECK(stats_of(&g).prefix_entries > 0, "nothing was kept");
+		CHECK(stats_of(&g).prefix.entries > 0, "nothing was kept");
 		rig_close(&g);
 	}
 }
@@ -783,7 +783,7 @@ static void test_cancel(void)
 				request_cancel(l.r);
 			}
 			engine_step(g.e);
-			used = stats_of(&g).kv_pages_used;
+			used = stats_of(&g).kv.pages_used;
 			CHECK(used <= 2 * (64 + 16) / 8 + 4, "%d pages after the cancel", used);
 			CHECK(stats_of(&g).running <= 3 && stats_of(&g).finished[FINISH_CANCEL] == 1, "cancelled");
 			if (!how) {
@@ -798,7 +798,7 @@ static void test_cancel(void)
 				check(&other[i], &g, false);
 				life_free(&other[i]);
 			}
-			CHECK(stats_of(&g).kv_pages_used == 0, "pages");
+			CHECK(stats_of(&g).kv.pages_used == 0, "pages");
 			rig_close(&g);
 		}
 }

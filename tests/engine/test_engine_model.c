@@ -166,10 +166,10 @@ static void lives(struct store *st, enum cpu_level level, uint64_t seed, bool dr
 	while (engine_step(e))
 		; /* what is to be verified */
 	engine_stats(e, &es);
-	CHECK(!es.verify_failed, "%d kept prefixes are not what a cold run gives", (int)es.verify_failed);
+	CHECK(!es.prefix.wrong, "%d kept prefixes are not what a cold run gives", (int)es.prefix.wrong);
 	CHECK(es.running == 0 && es.waiting == 0, "%d running", es.running);
 	printf("  seed %d: %lld requests, %lld steps, %lld preempted, %lld prefix hits\n", (int)seed,
-	       (long long)es.requests, (long long)es.steps, (long long)es.preempted, (long long)es.prefix_hits);
+	       (long long)es.requests, (long long)es.steps, (long long)es.preempted, (long long)es.prefix.hits);
 	engine_close(e);
 	for (int i = 0; i < eo.n_drafter; i++) {
 		printf("    %s: %d of %d drafts came true\n", es.drafter[i].name, (int)es.drafter[i].accepted,

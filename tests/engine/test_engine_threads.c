@@ -135,7 +135,7 @@ static void *client(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		one(c, l, rng_bits(c->seed, (uint64_t)i, 1));
 		engine_stats(e, &s);
-		CHECK(s.running <= 4 && s.kv_pages_used <= s.kv_pages, "%d running", s.running);
+		CHECK(s.running <= 4 && s.kv.pages_used <= s.kv.pages, "%d running", s.running);
 	}
 	free(l);
 	return NULL;

@@ -132,7 +132,7 @@ static void world_close(struct world *w, int want_errors)
 	struct paged_stats kv;
 
 	engine_stats(w->e, &s);
-	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked, "%d running", s.running);
+	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked.n, "%d running", s.running);
 	CHECK(s.finished[FINISH_ERROR] == want_errors, "%d errors for %d", (int)s.finished[FINISH_ERROR], want_errors);
 	if (w->e->opts.by_hand) {
 		CHECK(w->e->sched.n_free == SLOTS, "%d slots are free", w->e->sched.n_free);

@@ -176,15 +176,15 @@ static void world_close(void)
 	sum.preempted += s.preempted;
 	sum.yielded += s.yielded;
 	sum.resumed += s.resumed;
-	sum.verified += s.verified;
+	sum.prefix.verified += s.prefix.verified;
 	sum.late += s.late;
-	sum.prefix_evicted += s.prefix_evicted;
-	sum.prefix_hits += s.prefix_hits;
+	sum.prefix.evicted += s.prefix.evicted;
+	sum.prefix.hits += s.prefix.hits;
 	for (int i = 0; i < 4; i++)
 		sum.finished[i] += s.finished[i];
 	for (int i = 0; i < DRAFTERS_MAX; i++)
 		sum.drafter[0].drafted += s.drafter[i].drafted;
-	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked && !s.parked_bytes,
+	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked.n && !s.parked.bytes,
 	      "seed %llu: something is left", (unsigned long long)w.seed);
 	engine_close(w.e);
 	if (w.ngram)
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
 	       "%lld hits, %lld evicted, %lld proved, %lld tokens drafted\n",
 	       (long long)sum.steps, (long long)(sum.finished[FINISH_STOP] + sum.finished[FINISH_LENGTH]),
 	       (long long)sum.finished[FINISH_CANCEL], (long long)sum.late, (long long)sum.preempted,
-	       (long long)sum.yielded, (long long)sum.resumed, (long long)sum.prefix_hits,
-	       (long long)sum.prefix_evicted, (long long)sum.verified, (long long)sum.drafter[0].drafted);
+	       (long long)sum.yielded, (long long)sum.resumed, (long long)sum.prefix.hits,
+	       (long long)sum.prefix.evicted, (long long)sum.prefix.verified, (long long)sum.drafter[0].drafted);
 	return 0;
 }

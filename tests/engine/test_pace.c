@@ -277,7 +277,7 @@ static void test_gap_new_memory(void)
 			world_end(&b, &w);
 		}
 		s = world_stats(&w);
-		CHECK(refuse ? !s.prefix_entries : s.prefix_entries > 20, "%d states are kept", s.prefix_entries);
+		CHECK(refuse ? !s.prefix.entries : s.prefix.entries > 20, "%d states are kept", s.prefix.entries);
 		world_pump(&w);
 		world_end(&a, &w);
 		w.m->state->be->ops = keeper_ops;
@@ -319,13 +319,13 @@ static void test_short_of_memory(void)
 		CHECK(engine_step(w.e), "it ended before memory was ready");
 		life_read(&a, false);
 	}
-	CHECK(world_stats(&w).prefix_entries > 2, "%d states", world_stats(&w).prefix_entries);
-	before = world_stats(&w).prefix_bytes;
+	CHECK(world_stats(&w).prefix.entries > 2, "%d states", world_stats(&w).prefix.entries);
+	before = world_stats(&w).prefix.bytes;
 	machine(root, 100);
 	w.now += 2000 * MS;
 	for (int i = 0; i < 5; i++) {
 		engine_step(w.e);
-		after = world_stats(&w).prefix_bytes;
+		after = world_stats(&w).prefix.bytes;
 		CHECK(i || (after <= before / 2 && after >= before / 8), "%zu bytes are kept of %zu", after, before);
 		CHECK(!caches_ready(&w.m->caches, 1), "step %d: memory is ready while it is short", i);
 	}

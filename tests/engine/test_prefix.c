@@ -768,7 +768,8 @@ static void test_verify(bool attention_only)
 	run(&g, t, 100, 10, NULL, 99);
 	run(&g, t, 90, 10, NULL, attention_only ? 89 : 80);
 	engine_stats(g.e, &s);
-	CHECK(s.verified == 2 && !s.verify_failed, "%d verified, %d failed", (int)s.verified, (int)s.verify_failed);
+	CHECK(s.prefix.verified == 2 && !s.prefix.wrong, "%d verified, %d failed", (int)s.prefix.verified,
+	      (int)s.prefix.wrong);
 	CHECK(s.requests == 3 && s.finished[FINISH_LENGTH] == 3 && s.prompt_tokens == 290, "%d requests",
 	      (int)s.requests);
 	/* Somebody else's request comes while one is computed again. */
@@ -786,7 +787,7 @@ static void test_verify(bool attention_only)
 	pump(&g);
 	finish(&l, &g, false);
 	engine_stats(g.e, &s);
-	CHECK(s.verified == 4 && !s.verify_failed, "%d verified", (int)s.verified);
+	CHECK(s.prefix.verified == 4 && !s.prefix.wrong, "%d verified", (int)s.prefix.verified);
 	/* Memory goes bad: the next hit is wrong, is found out, and is not there again. */
 	kv = paged_view(g.m->kv[0]);
 	for (int i = 0; i < to.pages; i++)
@@ -801,7 +802,7 @@ static void test_verify(bool attention_only)
 	CHECK(l.done && l.cached == 99, "%d cached", l.cached);
 	life_free(&l);
 	engine_stats(g.e, &s);
-	CHECK(s.verify_failed == 1, "%d failed", (int)s.verify_failed);
+	CHECK(s.prefix.wrong == 1, "%d failed", (int)s.prefix.wrong);
 	run(&g, t, 100, 10, NULL, 0);
 	rig_close(&g);
 }

@@ -259,7 +259,7 @@ static void test_preempted(void)
 		try_malloc_max = SIZE_MAX;
 		s = world_stats(&w);
 		CHECK(s.preempted > 0 && s.preempted < 60, "%d preempted", (int)s.preempted);
-		CHECK(!s.parked && !s.parked_bytes, "%d are parked for ever", s.parked);
+		CHECK(!s.parked.n && !s.parked.bytes, "%d are parked for ever", s.parked.n);
 		if (kind == 2 || kind == 3)
 			CHECK(s.resumed == s.preempted && w.rows == rows, "%d of %d resumed, %d rows for %d",
 			      (int)s.resumed, (int)s.preempted, (int)w.rows, (int)rows);
@@ -372,8 +372,8 @@ static void test_yield(void)
 	}
 	CHECK(w.now - began <= 2 * solo, "%.0f ms, alone %.0f", (double)(w.now - began) / MS, (double)solo / MS);
 	s = world_stats(&w);
-	CHECK(s.yielded == 1 && s.preempted == 1 && s.parked == 1 && !s.parked_bytes && s.waiting == 1,
-	      "%d yielded, %d parked", (int)s.yielded, s.parked);
+	CHECK(s.yielded == 1 && s.preempted == 1 && s.parked.n == 1 && !s.parked.bytes && s.waiting == 1,
+	      "%d yielded, %d parked", (int)s.yielded, s.parked.n);
 	world_pump(&w);
 	CHECK(w.rows == rows, "%d rows, not %d", (int)w.rows, (int)rows);
 	world_end(&one, &w);

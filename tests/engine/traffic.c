@@ -346,7 +346,7 @@ static void settle(struct world *w)
 	}
 	CHECK(sent == out && s.late == w->late, "%lld asked, %lld ended or were refused", (long long)sent,
 	      (long long)out);
-	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked && !s.parked_bytes, "something is left");
+	CHECK(!s.running && !s.waiting && !s.waiting_tokens && !s.parked.n && !s.parked.bytes, "something is left");
 	paged_stats(w->m->kv[0], &kv);
 	CHECK(w->kept || !kv.pages_used, "%d pages are still in use", kv.pages_used);
 }

@@ -65,8 +65,8 @@ static void tree_prep(struct exchange *x)
 	buf_printf(&t->out,
 	           "{\"object\":\"cache\",\"bytes\":%zu,\"bytes_max\":%zu,\"states\":%d,\"hits\":%lld,"
 	           "\"evicted\":%lld,\"disk\":",
-	           e.prefix_bytes, e.prefix_bytes_max, e.prefix_entries, (long long)e.prefix_hits,
-	           (long long)e.prefix_evicted);
+	           e.prefix.bytes, e.prefix.bytes_max, e.prefix.entries, (long long)e.prefix.hits,
+	           (long long)e.prefix.evicted);
 	/* Prefixes on disk have no node until a request wants them. */
 	if (e.disk.on)
 		buf_printf(&t->out, "{\"snapshots\":%lld,\"pages\":%lld,\"bytes\":%llu,\"bytes_max\":%llu}",

@@ -116,7 +116,7 @@ static struct histogram rows_of_steps(const struct engine_stats *e)
 static void put_shared(const struct page *p, bool vllm, const struct metrics *m, const struct engine_stats *e)
 {
 	struct histogram steps = rows_of_steps(e);
-	double pages_used = e->kv_pages ? (double)e->kv_pages_used / e->kv_pages : 0;
+	double pages_used = e->kv.pages ? (double)e->kv.pages_used / e->kv.pages : 0;
 	const struct shared all[] = {
 		{ "requests_running", "num_requests_running", "Requests that hold a sequence.", GAUGE, e->running,
 		  NULL },
@@ -297,27 +297,27 @@ static void put_engine(const struct page *p, const struct engine_stats *e)
 	      (double)e->decode_step_ns / 1e9);
 	gauge(p, "states", "Sequences, and their states, that there is room for.", e->slots);
 	gauge(p, "states_used", "States in use.", e->running);
-	gauge(p, "parked_requests", "Preempted requests kept whole outside the pages.", e->parked);
-	gauge(p, "parked_bytes", "Bytes of theirs.", (double)e->parked_bytes);
-	gauge(p, "parked_bytes_max", "Budget of those.", (double)e->parked_bytes_max);
+	gauge(p, "parked_requests", "Preempted requests kept whole outside the pages.", e->parked.n);
+	gauge(p, "parked_bytes", "Bytes of theirs.", (double)e->parked.bytes);
+	gauge(p, "parked_bytes_max", "Budget of those.", (double)e->parked.bytes_max);
 	counter(p, "steps_total", "Steps of the engine.", e->steps);
 	put_drafts(p, e);
-	gauge(p, "kv_pages", "Pages of keys and values there are.", e->kv_pages);
-	gauge(p, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv_pages_used);
-	gauge(p, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix_bytes);
-	gauge(p, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix_bytes_max);
-	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix_entries);
-	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix_hits);
-	counter(p, "prefix_evicted_total", "Kept prefixes that were evicted.", e->prefix_evicted);
+	gauge(p, "kv_pages", "Pages of keys and values there are.", e->kv.pages);
+	gauge(p, "kv_pages_used", "Pages of keys and values in use, by sequences and kept prefixes.", e->kv.pages_used);
+	gauge(p, "prefix_bytes", "Bytes of kept prefixes.", (double)e->prefix.bytes);
+	gauge(p, "prefix_bytes_max", "Budget of kept prefixes.", (double)e->prefix.bytes_max);
+	gauge(p, "prefix_entries", "Kept prefixes.", e->prefix.entries);
+	counter(p, "prefix_hits_total", "Requests that resumed from one.", e->prefix.hits);
+	counter(p, "prefix_evicted_total", "Kept prefixes that were evicted.", e->prefix.evicted);
 	counter(p, "prefix_verified_total", "Hits that were computed again and compared (--verify-cache).",
-	        e->verified);
-	counter(p, "prefix_wrong_total", "Hits that were compared, differed and were dropped.", e->verify_failed);
+	        e->prefix.verified);
+	counter(p, "prefix_wrong_total", "Hits that were compared, differed and were dropped.", e->prefix.wrong);
 	put_disk(p, &e->disk);
 	put_experts(p, &e->experts);
 	put_tables(p, &e->tables);
 	describe(p, "prefix_lookups_total", "counter", "Requests, by why they were not resumed further on.");
 	for (int i = 0; i < PREFIX_REASONS; i++)
-		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix_reason[i]);
+		labelled(p, "prefix_lookups_total", "reason", prefix_reason_name(i), e->prefix.reason[i]);
 }
 
 static void put_cancelled(const struct page *p, const struct metrics *m)
@@ -445,10 +445,10 @@ static void put_infos(const struct page *p, const struct server *s, const struct
 
 	buf_init(&more);
 	buf_init(&names);
-	if (e->kv_page_rows) {
+	if (e->kv.page_rows) {
 		describe(p, "cache_config_info", "gauge",
 		         "Pages of keys and values: positions of one, how many there are.");
-		buf_printf(&more, "block_size=\"%d\",num_gpu_blocks=\"%d\"", e->kv_page_rows, e->kv_pages);
+		buf_printf(&more, "block_size=\"%d\",num_gpu_blocks=\"%d\"", e->kv.page_rows, e->kv.pages);
 		sample(p, "cache_config_info", more.p, 1);
 	}
 	describe(p, "lora_requests_info", "gauge", "Adapters that can be used at once, and those of requests.");
