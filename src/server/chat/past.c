@@ -9,13 +9,6 @@
 #include "base/allowance.h"
 #include "server/chat/messages.h"
 
-struct text {
-	const char *p;
-	size_t n;
-};
-
-enum { MESSAGE_DEPTH = 200 }; /* as chat.c parses them */
-
 static const char blanks[] = " \t\r\n";
 
 static struct text trim(struct text t)
@@ -53,12 +46,6 @@ static bool role_is(const struct json *message, const char *role)
 
 /* ---- what a message of the assistant says ---- */
 
-struct said {
-	struct text content, thinking;
-	bool tagged; /* the thinking stood in the content */
-	const struct json *calls;
-};
-
 static struct said read_said(const struct json *m)
 {
 	static const char open[] = "<think>", close[] = "</think>";
@@ -68,7 +55,6 @@ static struct said read_said(const struct json *m)
 	if (end) {
 		struct text whole = s.content;
 
-		s.tagged = true;
 		s.thinking = (struct text){ whole.p, (size_t)(end - whole.p) };
 		s.content = (struct text){ end + sizeof close - 1, whole.n - s.thinking.n - (sizeof close - 1) };
 		begin = memmem(s.thinking.p, s.thinking.n, open, sizeof open - 1);
@@ -220,12 +206,9 @@ void past_fini(struct past *h)
 /* A thought that the client wrote is the client's. */
 static bool may_restore(const struct json *theirs, const struct turn *t, enum turn_replay mode)
 {
-	struct json *message = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL);
-	struct said a = read_said(theirs), b = read_said(message);
-	bool may = same(a.thinking, b.thinking) || (!a.thinking.n && mode == REPLAY_ALL);
+	struct said a = read_said(theirs);
 
-	json_free(message);
-	return may;
+	return same(a.thinking, t->said.thinking) || (!a.thinking.n && mode == REPLAY_ALL);
 }
 
 void past_read(struct past *h, struct turns *turns, enum turn_replay mode, const struct past_context *context,
@@ -260,28 +243,27 @@ static struct json *our_call(const struct json *theirs, const struct json *ours)
 	struct json *out = json_copy(theirs);
 
 	if (json_get(theirs, "function"))
-		json_set(out, "function", json_share(json_get(ours, "function")));
+		json_set(out, "function", json_copy_whole(json_get(ours, "function")));
 	return out;
 }
 
 static struct json *our_message(const struct json *theirs, const struct turn *t)
 {
-	struct json *ours = json_parse(t->message, t->n_message, MESSAGE_DEPTH, NULL), *out = json_copy(theirs), *list;
 	const struct json *calls = json_get(theirs, "tool_calls");
-	struct said said = read_said(ours);
+	const struct said *said = &t->said;
+	struct json *out = json_copy(theirs), *list;
 
 	if (json_get(theirs, "content"))
-		json_set_str(out, "content", said.content.p, said.content.n);
+		json_set_str(out, "content", said->content.p, said->content.n);
 	if (calls) {
 		list = json_new_array();
 		for (size_t i = 0; i < json_len(calls); i++)
-			json_add(list, our_call(json_at(calls, i), json_at(said.calls, i)));
+			json_add(list, our_call(json_at(calls, i), json_at(said->calls, i)));
 		json_set(out, "tool_calls", list);
 	}
 	json_drop(out, "reasoning_content");
-	if (said.thinking.n)
-		json_set_str(out, "reasoning_content", said.thinking.p, said.thinking.n);
-	json_free(ours);
+	if (said->thinking.n)
+		json_set_str(out, "reasoning_content", said->thinking.p, said->thinking.n);
 	return out;
 }
 
@@ -460,12 +442,9 @@ void past_splice(struct past *h, struct prompt *p, const struct template_output 
 void past_remember(const struct past *h, const struct json *message, const struct tokens *answer)
 {
 	struct digest key = next_key(&h->end, message);
-	struct buf text;
+	struct said said = read_said(message);
 
-	buf_init(&text);
-	json_put(&text, message);
-	turns_put(h->turns, &key, answer, h->header, text.p, text.n);
-	buf_fini(&text);
+	turns_put(h->turns, &key, answer, h->header, &said);
 }
 
 /* ---- lines that mean nothing ---- */

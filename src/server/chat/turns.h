@@ -10,17 +10,28 @@
 #include <stdint.h>
 
 #include "base/digest.h"
+#include "base/json.h"
 #include "text/tokens/tokenizer.h"
 
 struct turns;
+
+struct text {
+	const char *p; /* [n] */
+	size_t n;
+};
+
+/* What a message of the assistant says, without blanks around it. */
+struct said {
+	struct text content, thinking;
+	const struct json *calls; /* an array of {"function": {"name", "arguments"}}; NULL: none */
+};
 
 struct turn {
 	/* Constant. */
 	int32_t *id; /* [n] the tokens that were sampled */
 	size_t n;
-	char *header;  /* what the prompt ended with: the beginning of the answer's turn */
-	char *message; /* the assistant's message it was, in the normal form of messages.h */
-	size_t n_message;
+	char *header;     /* what the prompt ended with: the beginning of the answer's turn */
+	struct said said; /* several threads read it: they take json_copy_whole of its calls, and share none of them */
 	/* turns.c's own. */
 	struct digest key;
 	int refs;
@@ -37,7 +48,7 @@ void turns_give_back(struct turns *s, struct turn *t); /* NULL is allowed */
 
 /* Copies what it is given.  The later of two turns with one key counts. */
 void turns_put(struct turns *s, const struct digest *key, const struct tokens *answer, const char *header,
-               const char *message, size_t n_message);
+               const struct said *said);
 
 struct turns_stats {
 	size_t bytes, bytes_max;
