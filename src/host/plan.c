@@ -20,10 +20,8 @@ enum { TABLE_BUFFER = 4 << 20 };
 
 size_t plan_total(const struct plan *p)
 {
-	size_t there = p->divided ? p->device.states + p->device.kv : 0;
-
 	return p->program + p->weights + p->experts + p->tables + p->step + p->states + p->kv + p->prefix + p->parked +
-	       p->draft - there;
+	       p->draft - p->states_away - p->kv_away;
 }
 
 /* Bytes of memory that a plan may count on: the machine's, or those of a device of the whole model but a sixteenth, which its
@@ -36,8 +34,8 @@ static size_t machine_bytes(const struct session *s)
 	return device && !s->divided ? least(machine, device) : machine;
 }
 
-/* How many of `of` layers the device of a divided model has: where it lacks only mixtures, all; else in proportion and rounded up,
- * for a plan does not know which layers have keys and values, and which states. */
+/* At most how many of `of` layers a side of a divided model has.  A plan does not know which layers have keys and values, and which
+ * states: they count in proportion and rounded up, on both sides.  A device that lacks only mixtures has all. */
 static int layers_there(const struct session *s, int of)
 {
 	int all = s->model->shape.layers, there = s->device_layers;
@@ -49,15 +47,35 @@ static int layers_there(const struct session *s, int of)
 	return (int)(((int64_t)of * there + all - 1) / all);
 }
 
-/* The part of bytes of `of` layers that layers_there have. */
-static size_t bytes_there(const struct session *s, size_t bytes, int of)
+static int layers_here(const struct session *s, int of)
 {
-	return of ? bytes / (size_t)of * (size_t)layers_there(s, of) : 0;
+	int all = s->model->shape.layers, there = s->device_layers;
+
+	if (!s->divided)
+		return of;
+	if (there == DEVICE_NO_EXPERTS || there >= all)
+		return 0;
+	return (int)(((int64_t)of * (all - there) + all - 1) / all);
+}
+
+/* The part of bytes of `of` layers that some of them have. */
+static size_t part(size_t bytes, int layers, int of)
+{
+	return layers == of ? bytes : bytes / (size_t)of * (size_t)layers;
 }
 
 static size_t kv_there(const struct session *s, size_t bytes)
 {
-	return bytes_there(s, bytes, s->model->shape.layers_attn);
+	int of = s->model->shape.layers_attn;
+
+	return part(bytes, layers_there(s, of), of);
+}
+
+static size_t kv_here(const struct session *s, size_t bytes)
+{
+	int of = s->model->shape.layers_attn;
+
+	return part(bytes, layers_here(s, of), of);
 }
 
 /* Bytes of a pool of which `layers` layers have `bytes`; SIZE_MAX: they have nothing of it. */
@@ -72,7 +90,7 @@ static size_t pool_here(const struct session *s, size_t bytes)
 {
 	int all = s->model->shape.layers_attn;
 
-	return pool_with(s, all - layers_there(s, all), bytes);
+	return pool_with(s, layers_here(s, all), bytes);
 }
 
 /* Bytes of the experts that may stay on disk: a model that is divided by layers reads none from there. */
@@ -108,8 +126,7 @@ static size_t pool_most(size_t most, size_t prefix)
 /* Bytes that no prompt changes: of the program, the weights, a step, states and drafting. */
 static size_t fixed_part(const struct plan *p)
 {
-	return p->program + p->weights + p->tables + p->step + p->states + p->draft -
-	       (p->divided ? p->device.states : 0);
+	return p->program + p->weights + p->tables + p->step + p->states + p->draft - p->states_away;
 }
 
 /* Sets the budgets that the options leave open, out of `bound`: --memory where it was given, else fifteen sixteenths of the
@@ -122,8 +139,7 @@ static int share_out(const struct session *s, const struct host_opts *o, const s
 	enum { MB = 1 << 20 };
 	size_t most = kv_most(s, mo), experts = experts_here(s), fixed, rest;
 
-	fixed = fixed_part(p) + (o->kv_bytes ? p->kv - kv_there(s, p->kv) : 0) +
-	        (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
+	fixed = fixed_part(p) + (o->kv_bytes ? kv_here(s, p->kv) : 0) + (o->prefix_bytes == SIZE_MAX ? 0 : p->prefix);
 	if (fixed >= bound)
 		return err_set(
 			err, E_LIMIT,
@@ -164,13 +180,13 @@ static int budgets(const struct session *s, const struct host_opts *o, struct mo
 
 	p->prefix = o->prefix_bytes == SIZE_MAX ? prefix_default(p, bound) : o->prefix_bytes;
 	p->kv = o->kv_bytes ? o->kv_bytes : least(pool_most(most, p->prefix), pool_here(s, machine / 4));
-	p->device.kv = kv_there(s, p->kv);
+	p->kv_away = p->kv - kv_here(s, p->kv);
 	p->parked = least(most, machine / 16);
 	p->experts = o->expert_bytes;
 	/* Experts go to disk where all together is over the bound.  Under --memory the three budgets above do not count,
 	 * since share_out fits them to what is left. */
 	if (!p->experts && experts &&
-	    plan_total(p) - (o->memory_bytes ? p->prefix + p->kv - p->device.kv + p->parked : 0) > bound)
+	    plan_total(p) - (o->memory_bytes ? p->prefix + p->kv - p->kv_away + p->parked : 0) > bound)
 		p->experts = SIZE_MAX;
 	if (p->experts)
 		p->weights -= experts;
@@ -202,6 +218,7 @@ static int fit_device(const struct session *s, const struct host_opts *o, struct
 		p->kv = least(p->kv, pool_with(s, layers_there(s, s->model->shape.layers_attn),
 		                               least(left / 2, d->memory / 4)));
 	d->kv = kv_there(s, p->kv);
+	p->kv_away = p->kv - kv_here(s, p->kv);
 	return 0;
 }
 
@@ -275,17 +292,17 @@ static void plan_parts_there(struct plan *p, const struct session *s)
 {
 	const struct shape *shape = &s->model->shape;
 	size_t there = s->divided ? weights_there(s) : p->weights;
+	int of = shape->layers_rec ? shape->layers_rec : shape->layers;
 
 	p->divided = s->divided;
 	p->device = (struct plan_device){
 		.memory = s->device_bytes,
 		.weights = there / 8 * 9,
 		.step = p->step,
-		.states = s->divided ?
-		                  bytes_there(s, p->states, shape->layers_rec ? shape->layers_rec : shape->layers) :
-		                  p->states,
+		.states = s->divided ? part(p->states, layers_there(s, of), of) : p->states,
 		.draft = p->draft,
 	};
+	p->states_away = p->states - part(p->states, layers_here(s, of), of);
 	p->weights -= s->divided ? there : 0;
 }
 
@@ -454,8 +471,9 @@ void plan_print(const struct plan *p, struct buf *out)
 {
 	const struct plan_device *d = &p->device;
 	bool whole = d->memory && !p->divided; /* only the weights are in both */
-	size_t step = whole ? 0 : p->step, draft = whole ? 0 : p->draft, states = p->states - d->states,
-	       kv = p->kv - d->kv, prefix = p->prefix - d->prefix,
+	size_t step = whole ? 0 : p->step, draft = whole ? 0 : p->draft,
+	       states = whole ? 0 : p->states - p->states_away, kv = whole ? 0 : p->kv - p->kv_away,
+	       prefix = p->prefix - d->prefix,
 	       now = p->program + p->weights + p->experts + p->tables + step + states + draft,
 	       now_there = d->weights + d->step + d->states + d->draft;
 

@@ -27,9 +27,10 @@ struct plan {
 	struct plan_device {
 		size_t memory; /* of it that may be used; 0: there is none */
 		size_t weights, step, states, kv, prefix, draft;
-	} device;     /* what it has of the parts above; of the weights, copies */
-	bool divided; /* the device has a part of the model: states, keys and values there are not in the machine */
-	int ctx_asked, ctx_fits; /* context before memory had its say, and after */
+	} device;                    /* what it has of the parts above; of the weights, copies */
+	bool divided;                /* the device has a part of the model */
+	size_t states_away, kv_away; /* of states and kv, what is on that device and not in the machine */
+	int ctx_asked, ctx_fits;     /* context before memory had its say, and after */
 };
 
 /* Bytes in the machine; of a model that is whole on a device, in either. */
