@@ -44,6 +44,11 @@ bool allowance_spend(uint64_t steps)
 	return !w->why;
 }
 
+uint64_t allowance_left(void)
+{
+	return current ? current->left : 0;
+}
+
 struct allowance *allowance_part_begin(struct allowance *part, uint64_t steps)
 {
 	struct allowance *whole = current;

@@ -41,6 +41,8 @@ void allowance_end(void);
 /* Charges steps, and looks whether anyone still waits: work asks before each ALLOWANCE_PIECE bytes, or each value,
  * so that it ends within milliseconds.  False: stop, soon. */
 bool allowance_spend(uint64_t steps);
+/* Steps that are left; 0 without an allowance. */
+uint64_t allowance_left(void);
 /* Charges a JSON text of that many containers and values, before it is read.  Arrays and objects cost memory beyond
  * their bytes, so they are counted apart from steps: up to JSON_CONTAINERS_MAX and JSON_VALUES_MAX (json.h) per text.
  * False: stop, soon. */

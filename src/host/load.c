@@ -557,6 +557,8 @@ static int start_engine(struct session *s, const struct host_opts *o, unsigned w
 
 	rc = plan_make(&plan, &mo, s, o, &eo, err);
 	s->plan = plan;
+	if (!rc && s->tok)
+		tokenizer_remember(s->tok, plan.texts);
 	if (rc || what & LOAD_PLAN)
 		return rc;
 	/* A fifth is for copies on their way to disk (disk.c takes a quarter of the rest). */

@@ -306,13 +306,21 @@ static void plan_parts_there(struct plan *p, const struct session *s)
 	p->weights -= s->divided ? there : 0;
 }
 
+/* Bytes of texts whose tokens are remembered: a conversation of a million tokens takes about as many. */
+enum { TEXTS_MOST = 8 << 20 };
+
 /* Sets *p to the parts that no budget changes, and *mo but for its budgets.  tables_disk: tables stay on disk. */
 static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s, const struct host_opts *o,
                        const struct engine_opts *eo, bool tables_disk)
 {
 	size_t memory = o->memory_bytes ? o->memory_bytes : machine_bytes(s);
 
-	*p = (struct plan){ .weights = (size_t)s->model->shape.weight_bytes };
+	*p = (struct plan){
+		.weights = (size_t)s->model->shape.weight_bytes,
+		.texts = !s->tok                   ? 0 :
+		         memory / 512 < TEXTS_MOST ? memory / 512 :
+		                                     TEXTS_MOST,
+	};
 	if (tables_disk) {
 		p->tables = TABLE_BUFFER;
 		p->tables_disk = model_table_bytes(s->model);
@@ -331,6 +339,7 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 	p->program = (o->text_bytes ? o->text_bytes :
 	              s->follows    ? 0 :
 	                              plan_program_bytes()) +
+	             p->texts +
 	             backend_cpu_own_bytes(s->model->mixture, s->model->n_mixture, eo->step_rows,
 	                                   s->model->shape.hidden);
 	p->draft = drafts_plan(&s->drafts, o, mo->ctx_max, memory);

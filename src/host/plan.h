@@ -19,6 +19,7 @@ struct plan {
 	size_t tables;         /* the buffer of rows of tables that stay on disk; 0: all tables are among the weights */
 	size_t tables_disk;    /* bytes of those tables, which are not in memory */
 	size_t program;        /* what it holds already: tokenizer, tables, itself; and the backend's own */
+	size_t texts;          /* of program: long texts whose tokens are remembered (tokenizer_remember) */
 	size_t step;           /* work memory and logits of the largest step */
 	size_t states;         /* of the running sequences, tapes included */
 	size_t kv;             /* the page pool */

@@ -15,6 +15,7 @@
 #include "text/tokens/detok.h"
 #include "text/tokens/nfc.h"
 #include "text/tokens/pretok.h"
+#include "text/tokens/recent.h"
 #include "text/tokens/stops.h"
 #include "text/tokens/tokenizer.h"
 #include "toy_tokenizer.h"
@@ -693,6 +694,142 @@ static void test_stops(void **state)
 	buf_fini(&b);
 }
 
+/* The ids of text with an allowance, and what they cost. */
+static uint64_t encode_charged(const struct tokenizer *t, const char *text, size_t n, unsigned flags, struct tokens *v)
+{
+	struct allowance w;
+	uint64_t before;
+	struct err err;
+
+	allowance_begin(&w, n, NULL);
+	before = allowance_left();
+	tokens_reset(v);
+	if (tokenizer_encode(t, text, n, flags, v, &err))
+		fail_msg("%s", err.msg);
+	before -= allowance_left();
+	allowance_end();
+	return before;
+}
+
+static void same_tokens(const struct tokens *a, const struct tokens *b)
+{
+	assert_int_equal(a->n, b->n);
+	assert_memory_equal(a->id, b->id, a->n * sizeof *a->id);
+}
+
+/* Texts of parts that come again between added tokens: the tokens and the cost are those of a tokenizer that remembers none. */
+static void test_remembered(void **state)
+{
+	/* The second puts a blank before the first text alone. */
+	const struct toy kinds[] = {
+		{ .added = SPECIALS },
+		{ .added = SPECIALS,
+		  .pre = "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"first\",\"split\":false}",
+		  .decoder = "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"first\"}",
+		  .vocab = ",\"he\":256,\"\u2581\":261",
+		  .merges = "\"h e\"" },
+	};
+	enum { PARTS = 12 };
+	struct buf part[PARTS], text;
+	struct tokens v, want;
+
+	tokens_init(&v);
+	tokens_init(&want);
+	buf_init(&text);
+	for (int i = 0; i < PARTS; i++) {
+		buf_init(&part[i]);
+		for (size_t n = RECENT_TEXT_LEAST - 40 + draw(80) * (uint32_t)(1 + i % 3); part[i].n < n;)
+			buf_put(&part[i], &"helo wl  "[draw(9)], 1);
+	}
+	for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+		struct tokenizer *plain = toy(kinds[kind]), *t = toy(kinds[kind]);
+
+		/* Room for some of the parts. */
+		tokenizer_remember(t, 8 * (RECENT_TEXT_LEAST + 200) * 5);
+		for (int round = 0; round < 300; round++) {
+			unsigned flags = draw(4) ? TOKENIZE_SPECIAL : 0;
+
+			if (!draw(5))
+				flags |= TOKENIZE_APART;
+			buf_reset(&text);
+			for (uint32_t k = draw(4) + 1; k-- > 0;) {
+				const struct buf *b = &part[draw(PARTS)];
+
+				buf_put(&text, b->p, b->n);
+				if (draw(6))
+					buf_puts(&text, draw(2) ? "<|end|>" : "<think>");
+			}
+			assert_int_equal(
+				encode_charged(t, text.p, text.n, flags, &v),
+				encode_charged(plain, text.p, text.n, flags & ~(unsigned)TOKENIZE_APART, &want));
+			same_tokens(&v, &want);
+		}
+		tokenizer_close(plain);
+		tokenizer_close(t);
+	}
+	for (int i = 0; i < PARTS; i++)
+		buf_fini(&part[i]);
+	buf_fini(&text);
+	tokens_fini(&v);
+	tokens_fini(&want);
+}
+
+static bool known(struct recent *r, char *p, uint32_t i, bool first)
+{
+	struct tokens v;
+	uint64_t steps;
+	bool found;
+
+	tokens_init(&v);
+	memcpy(p, &i, sizeof i);
+	if ((found = recent_find(r, p, RECENT_TEXT_LEAST, first, &v, &steps))) {
+		assert_int_equal(v.n, 2);
+		assert_int_equal(v.id[0], i);
+		assert_int_equal(v.id[1], 7);
+		assert_int_equal(steps, i + 1);
+	}
+	tokens_fini(&v);
+	return found;
+}
+
+static void learn(struct recent *r, char *p, uint32_t i)
+{
+	memcpy(p, &i, sizeof i);
+	recent_put(r, p, RECENT_TEXT_LEAST, false, (int32_t[]){ (int32_t)i, 7 }, 2, i + 1);
+}
+
+/* The texts that were used last are known, as many as there is room for. */
+static void test_recent(void **state)
+{
+	enum { ROOM = 10 };
+	char p[RECENT_TEXT_LEAST] = { 0 };
+	struct recent *r = recent_new(ROOM * (sizeof p + 8));
+
+	for (uint32_t i = 0; i < 30; i++) {
+		learn(r, p, i);
+		learn(r, p, i);
+		assert_true(known(r, p, 0, false));
+		assert_false(known(r, p, i, true));
+	}
+	for (uint32_t i = 1; i < 30; i++)
+		assert_int_equal(known(r, p, i, false), i > 30 - ROOM);
+	recent_free(r);
+
+	/* And no more than there are places. */
+	r = recent_new((size_t)8 << 20);
+	for (uint32_t i = 0; i < RECENT_TEXTS + 5; i++)
+		learn(r, p, i);
+	assert_false(known(r, p, 4, false));
+	assert_true(known(r, p, 5, false));
+	recent_free(r);
+
+	/* One text does not take all. */
+	r = recent_new(2 * sizeof p);
+	learn(r, p, 1);
+	assert_false(known(r, p, 1, false));
+	recent_free(r);
+}
+
 static void *encode_many(void *arg)
 {
 	const struct tokenizer *t = arg;
@@ -740,7 +877,8 @@ int main(void)
 		cmocka_unit_test(test_hostile),     cmocka_unit_test(test_step_limit),
 		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_detok_bytes),
 		cmocka_unit_test(test_nfc_source),  cmocka_unit_test(test_stops),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_threads),     cmocka_unit_test(test_remembered),
+		cmocka_unit_test(test_recent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,8 @@ int generation_tokenize(struct generation *g, int i, const char *text, size_t n,
 	/* Before the work: normalisation may shrink a text, but not by more than 3. */
 	if (!g->endpoint->any_length && !g->prompts.cut && longest && n / 3 / longest > (size_t)d->ctx_max)
 		return too_long(g, p, "more than ", n / 3 / longest);
+	if (g->params.cache_salt)
+		flags |= TOKENIZE_APART;
 	r = tokenizer_encode_ranges(d->tokenizer, text, n, flags, user, n_user, &g->prompts.of[i], &err);
 	if (r)
 		return problem_set(p, 400, "invalid_prompt", NULL, "the prompt cannot be tokenised: %s", err.msg);

@@ -21,6 +21,7 @@
 #include "text/tokens/normal.h"
 #include "text/tokens/pair.h"
 #include "text/tokens/pretok.h"
+#include "text/tokens/recent.h"
 #include "text/tokens/token_model.h"
 
 enum {
@@ -45,34 +46,8 @@ struct tokenizer {
 	size_t n_prefix, n_suffix;
 	struct pair_form pair; /* with has_pair */
 	bool has_pair;
+	struct recent *recent; /* NULL: tokenizer_remember was not called, or added tokens may be in normalised text */
 };
-
-/* ---- tokens ---- */
-
-void tokens_init(struct tokens *v)
-{
-	*v = (struct tokens){ 0 };
-}
-
-void tokens_fini(struct tokens *v)
-{
-	free(v->id);
-	*v = (struct tokens){ 0 };
-}
-
-void tokens_reset(struct tokens *v)
-{
-	v->n = 0;
-}
-
-void tokens_put(struct tokens *v, int32_t id)
-{
-	if (v->n == v->cap) {
-		v->cap = v->cap ? 2 * v->cap : 64;
-		v->id = xrealloc(v->id, size_mul(v->cap, sizeof *v->id));
-	}
-	v->id[v->n++] = id;
-}
 
 /* ---- loading ---- */
 
@@ -480,7 +455,15 @@ void tokenizer_close(struct tokenizer *t)
 	free(t->added_pool);
 	free(t->special);
 	free(t->is_added);
+	recent_free(t->recent);
 	free(t);
+}
+
+void tokenizer_remember(struct tokenizer *t, size_t bytes)
+{
+	/* What is found in normalised text depends on the ranges of users, too. */
+	if (!t->norm.n)
+		t->recent = recent_new(bytes);
 }
 
 /* ---- asking ---- */
@@ -656,6 +639,27 @@ static int encode_normalised(struct encoder *c, const char *p, size_t n)
 	return e;
 }
 
+/* encode_normalised, or what it gave for the same text before. */
+static int encode_again(struct encoder *c, const char *p, size_t n)
+{
+	struct recent *r = c->t->recent;
+	size_t before = c->out->n;
+	uint64_t left = allowance_left(), steps;
+	int e;
+
+	if (!r || n < RECENT_TEXT_LEAST || !allowance_on() || (c->flags & TOKENIZE_APART))
+		return encode_normalised(c, p, n);
+	if (recent_find(r, p, n, c->base == 0, c->out, &steps)) {
+		if (allowance_spend(steps))
+			return 0;
+		return err_set(c->err, E_LIMIT, "text of %zu bytes: %s", n, allowance_why());
+	}
+	e = encode_normalised(c, p, n);
+	if (!e && !allowance_why())
+		recent_put(r, p, n, c->base == 0, c->out->id + before, c->out->n - before, left - allowance_left());
+	return e;
+}
+
 static int check_text(const char *text, size_t n, const struct text_range *user, size_t n_user, struct err *err)
 {
 	size_t at, last = 0;
@@ -689,7 +693,7 @@ int tokenizer_encode_ranges(const struct tokenizer *t, const char *text, size_t 
 	c.run = pretok_run_new(t->pretok, n);
 	nfc_init(&c.nfc);
 	normal_work_init(&c.normal);
-	e = encode_between(&c, &t->raw, text, n, encode_normalised);
+	e = encode_between(&c, &t->raw, text, n, encode_again);
 	nfc_fini(&c.nfc);
 	normal_work_fini(&c.normal);
 	token_work_fini(&c.work);

@@ -7,7 +7,7 @@
  * decoders (token_decoder.h), processors that put tokens before or after.  Anything else in
  * the file is an error at open that names it; nothing is skipped in silence.
  *
- * An open tokenizer is constant: any number of threads may use one.  The file is
+ * An open tokenizer is constant but for tokenizer_remember: any number of threads may use one.  The file is
  * outside input: sizes are limited before memory is taken for them. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
@@ -37,6 +37,7 @@ void tokens_init(struct tokens *v);
 void tokens_fini(struct tokens *v);
 void tokens_reset(struct tokens *v); /* empty, memory kept */
 void tokens_put(struct tokens *v, int32_t id);
+void tokens_append(struct tokens *v, const int32_t *id, size_t n);
 
 struct tokenizer;
 
@@ -78,7 +79,13 @@ enum {
 	TOKENIZE_SPECIAL = 1,
 	/* Put the prefix and suffix around the text.  Chat templates write their own. */
 	TOKENIZE_AROUND = 2,
+	/* Neither use nor remember what tokenizer_remember keeps: the time does not tell whether the text was there before. */
+	TOKENIZE_APART = 4,
 };
+
+/* From now on threads with an allowance remember the tokens of long texts between added tokens, in at most that many bytes, and
+ * charge the allowance as if they encoded them again.  Before other threads use t; once. */
+void tokenizer_remember(struct tokenizer *t, size_t bytes);
 
 /* Appends the ids of text[0..n) to out.  E_ARG names the first byte that is not
  * UTF-8; E_LIMIT when the text is too long or a pattern of the file works too
