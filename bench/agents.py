@@ -17,7 +17,7 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from serving import Serving
+from serving import Serving, with_context
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("weft")
@@ -75,26 +75,6 @@ def results(draw, message):
 
 def said(message):
     return {k: message.get(k) for k in ("content", "reasoning_content")}, [c["function"] for c in message.get("tool_calls") or []]
-
-
-def with_context(model, folder, n):
-    """The model; or, if its folder says that it has fewer positions, one in `folder` that says n and is otherwise the same."""
-    path = os.path.join(model, "config.json")
-    if not os.path.exists(path):
-        return model
-    with open(path) as f:
-        config = json.load(f)
-    text = config.get("text_config", config)
-    if text.get("max_position_embeddings", n) >= n:
-        return model
-    print("the model has %d positions: served as if it had %d" % (text["max_position_embeddings"], n))
-    text["max_position_embeddings"] = n
-    for name in os.listdir(model):
-        if name != "config.json":
-            os.symlink(os.path.abspath(os.path.join(model, name)), os.path.join(folder, name))
-    with open(os.path.join(folder, "config.json"), "w") as f:
-        json.dump(config, f)
-    return folder
 
 
 context = options.ctx or 256 * options.turns

@@ -1,5 +1,6 @@
 """A server of one's own for the programs of this folder, and words for their prompts."""
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -44,3 +45,23 @@ class Serving:
         self.process.terminate()
         self.process.wait()
         self.folder.cleanup()
+
+
+def with_context(model, folder, n):
+    """The model; or, if its folder says that it has fewer positions, one in `folder` that says n and is otherwise the same."""
+    path = os.path.join(model, "config.json")
+    if not os.path.exists(path):
+        return model
+    with open(path) as f:
+        config = json.load(f)
+    text = config.get("text_config", config)
+    if text.get("max_position_embeddings", n) >= n:
+        return model
+    print("the model has %d positions: served as if it had %d" % (text["max_position_embeddings"], n))
+    text["max_position_embeddings"] = n
+    for name in os.listdir(model):
+        if name != "config.json":
+            os.symlink(os.path.abspath(os.path.join(model, name)), os.path.join(folder, name))
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f)
+    return folder
