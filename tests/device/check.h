@@ -58,6 +58,7 @@ void check_products(struct check *c);
 void check_attend(struct check *c);
 void check_recur(struct check *c);
 void check_moe(struct check *c);
+void check_heads(struct check *c);
 void speed_all(struct check *c);    /* floors, launches and products, as times */
 void speed_layers(struct check *c); /* attention and recurrences */
 void speed_say(struct check *c, const char *what, double value, const char *unit);

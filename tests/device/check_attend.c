@@ -32,6 +32,8 @@ static const struct shape shapes[] = {
 	{ "u8g128", "u8g64", 256, 4, 2, 16, .n_freq = 32, .bend_every = 100, .gate = true },
 	{ "u4g64", "u8g128", 128, 40, 2, 16, .sinks = true, .n_freq = 64 },
 	{ "bf16", "bf16", 512, 10, 1, 16, .norms = true, .n_freq = 64, .v_is_key = true },
+	{ "bf16", "bf16", 576, 20, 1, 16, .norms = true, .n_freq = 32, .adjacent = true, .norm_from = 64,
+	  .v_is_key = true },
 	{ "tq3", "tq2", 64, 8, 2, 16, .norms = true, .n_freq = 32, .window = 150, .bend_every = 100, .gate = true },
 	{ "tq4", "tq3", 256, 8, 2, 16, .norms = true, .gate = true, .n_freq = 32 },
 	{ "u8g64", "tq4", 64, 6, 2, 7, .cap = 20, .n_freq = 16, .stretch = 30 },

@@ -15,7 +15,7 @@ static const struct {
 	void (*check)(struct check *);
 } checks[] = {
 	{ "rows", check_rows },   { "products", check_products }, { "attend", check_attend },
-	{ "recur", check_recur }, { "moe", check_moe },
+	{ "recur", check_recur }, { "moe", check_moe },           { "heads", check_heads },
 };
 
 int main(int argc, char **argv)

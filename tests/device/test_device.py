@@ -257,9 +257,9 @@ class Test(unittest.TestCase):
                 f.write("[1, 2, 3]")
             for device in DEVICE, DEVICE + ",1":
                 p = subprocess.run([WEFT, "logits", "--device", device, "--ids", ids, "--out", ids + ".out",
-                                    os.path.join(MIXTURE, "../../deepseek_mtp/hf-bf16")], capture_output=True, text=True)
+                                    os.path.join(MIXTURE, "../../deepseek4/hf-bf16")], capture_output=True, text=True)
                 self.assertEqual(p.returncode, 1, p.stderr)
-                self.assertRegex(p.stderr, f"--device {device}: .*latent attention")
+                self.assertRegex(p.stderr, f"--device {device}: .*several residual streams")
             p = subprocess.run([WEFT, "logits", "--device", DEVICE + ",experts", "--kv-bytes", "1500M", "--ids", ids, "--out",
                                 ids + ".out", MIXTURE], capture_output=True, text=True,
                                env=dict(os.environ, POCL_MEMORY_LIMIT="1"))

@@ -71,11 +71,6 @@ static int dev_rehearsed(struct backend *be, struct err *err)
 
 /* ---- what there is no kernel for ---- */
 
-static void dev_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n)
-{
-	dev_refuse(dev_of(p), "products by head (latent attention)");
-}
-
 static void dev_compress(struct pass *p, const struct compress *o, const float *k, const float *v,
                          const struct kv_view *raw, int raw_layer, const struct kv_view *view, int layer)
 {
@@ -93,12 +88,6 @@ static void dev_attend_chosen(struct pass *p, float *out, const struct attn *a, 
                               int layer)
 {
 	dev_refuse(dev_of(p), "attention to what an indexer has chosen");
-}
-
-static void dev_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
-                      const struct grid_rope *rope)
-{
-	dev_refuse(dev_of(p), "heads that are cut, filled up or rotated by a grid");
 }
 
 static void dev_mix_streams(struct pass *p, float *out, const float *x, const float *by, int n, int streams, int cols)

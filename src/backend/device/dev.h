@@ -192,7 +192,7 @@ void dev_add_rows(struct dev *d, struct dmem x, size_t ld, struct dmem y, int n,
 /* x[n] = act(x) * y, y none: act(x) */
 void dev_activate(struct dev *d, struct dmem x, struct dmem y, size_t n, const struct activation *act);
 
-/* dev_rows.c, dev_layers.c and dev_moe.c: the operations */
+/* dev_rows.c, dev_heads.c, dev_layers.c and dev_moe.c: the operations */
 void dev_embed(struct pass *p, float *out, const struct weight *w);
 void dev_bring(struct pass *p, float *x, int cols, int level);
 void dev_norm(struct pass *p, float *out, const float *in, int n, int cols, const float *gain, float eps);
@@ -208,6 +208,9 @@ void dev_mul(struct pass *p, float *x, const float *y, size_t y_ld, int each, in
 void dev_blend(struct pass *p, float *out, size_t out_ld, const float *a, const float *b, const float *t, int n,
                int cols);
 void dev_gather(struct pass *p, float *out, const float *in, const int32_t *index, int n, int cols);
+void dev_by_head(struct pass *p, float *out, const struct by_head *h, const float *in, int n);
+void dev_heads(struct pass *p, float *out, int out_dim, const float *in, int in_dim, int n, int heads,
+               const struct grid_rope *rope);
 void dev_kv_append(struct pass *p, const struct attn *a, float *q, size_t q_row, size_t q_head, float *k,
                    const float *v, const struct kv_view *view, int layer);
 void dev_attend(struct pass *p, float *out, const struct attn *a, const float *q, const float *gate, size_t q_row,

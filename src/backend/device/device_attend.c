@@ -9,7 +9,7 @@
 
 enum {
 	SEGMENT = 256, /* of attend.cl */
-	DIM_MOST = 512,
+	DIM_MOST = 576,
 	ENOUGH_GROUPS = 264 /* two work-groups a multiprocessor of the widest device: units alone fill it */
 };
 
@@ -122,7 +122,7 @@ void step_angles(float *cosines, float *sines, float *bend, const struct attn *a
 
 static int dim_class(int dim)
 {
-	return dim <= 64 ? 64 : dim <= 128 ? 128 : dim <= 256 ? 256 : 512;
+	return dim <= 64 ? 64 : dim <= 128 ? 128 : dim <= 256 ? 256 : dim <= 512 ? 512 : 576;
 }
 
 static int queries_most(int dim)
@@ -191,26 +191,29 @@ int device_append(struct kernel_set *s, const struct device_attn *m, const struc
 int device_attend(struct kernel_set *s, const struct device_attn *m, const struct attn *a, struct dmem out,
                   struct dmem q, struct dmem gate, int n_unit, int segments, struct err *err)
 {
-	static const char *const modules[2][4] = {
-		{ "attend_64", "attend_128", "attend_256", "attend_512" },
-		{ "attend_turned_64", "attend_turned_128", "attend_turned_256", "attend_turned_512" },
+	static const char *const modules[2][5] = {
+		{ "attend_64", "attend_128", "attend_256", "attend_512", "attend_576" },
+		{ "attend_turned_64", "attend_turned_128", "attend_turned_256", "attend_turned_512", NULL },
 	};
-	const char *module = modules[m->turned][a->dim <= 64 ? 0 : a->dim <= 128 ? 1 : a->dim <= 256 ? 2 : 3];
+	int dim = dim_class(a->dim), threads = dim > 512 ? dim / 2 : 256;
+	const char *module = modules[m->turned][dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : dim <= 512 ? 3 : 4];
 	int groups = n_unit * a->heads_kv * head_parts(a), code;
 
+	assert(module); /* only heads of up to 512 dims, a power of two, are rotated */
+
 	if (!segments)
-		return kernels_run(s, module, "attend", 256, groups, 1,
+		return kernels_run(s, module, "attend", threads, groups, 1,
 		                   DARGS(darg_mem(out), darg_mem(q), darg_mem(gate), darg_mem(m->sinks),
 		                         darg_mem(m->pages), darg_mem(m->page), darg_mem(m->rows), darg_mem(m->units),
 		                         darg_mem(m->attend_shape)),
 		                   err);
-	code = kernels_run(s, module, "attend_part", 256, groups, segments,
+	code = kernels_run(s, module, "attend_part", threads, groups, segments,
 	                   DARGS(darg_mem(m->part), darg_mem(q), darg_mem(m->pages), darg_mem(m->page),
 	                         darg_mem(m->rows), darg_mem(m->units), darg_mem(m->attend_shape), darg_int(segments)),
 	                   err);
 	if (code)
 		return code;
-	return kernels_run(s, module, "attend_merge", 256, groups, 1,
+	return kernels_run(s, module, "attend_merge", threads, groups, 1,
 	                   DARGS(darg_mem(out), darg_mem(m->part), darg_mem(gate), darg_mem(m->sinks),
 	                         darg_mem(m->rows), darg_mem(m->units), darg_mem(m->attend_shape), darg_int(segments)),
 	                   err);

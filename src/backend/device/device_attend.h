@@ -20,7 +20,7 @@ struct device_attn {
 	bool turned;       /* device_attn_turned of the layer */
 };
 
-/* Can the device's kernels read and write these heads?  Up to 512 dims, a multiple of 4, both sides of one size, in every
+/* Can the device's kernels read and write these heads?  Up to 576 dims, a multiple of 4, both sides of one size, in every
  * format. */
 bool device_attn_serves(const struct attn *);
 /* Are keys or values rotated? */

@@ -7,7 +7,7 @@
 #include "kv.cl"
 
 #define THREADS 64
-#define DIM_MAX 512
+#define DIM_MAX 576
 #define END 0.3f /* how much of a step the ends of a group's range stand out */
 
 /* x = x * rsqrt(mean(x^2) + eps) * gain over n numbers in local memory, if `wanted`; gain NULL: 1. */

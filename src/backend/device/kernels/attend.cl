@@ -12,7 +12,11 @@
 #include "sums.cl"
 #include "kv.cl"
 
+#if DIM > 512
+#define THREADS 288 /* DIM / 2: a pair of dims each */
+#else
 #define THREADS 256
+#endif
 #define SEGMENT 256
 #define BLOCK 64
 #define BLOCKS (SEGMENT / BLOCK)
@@ -353,7 +357,7 @@ FN void scores(const struct desk *d, GLOBAL const struct attend_shape *s, const 
 	int pos = base + t;
 	GLOBAL const uchar *row;
 
-	if (pos < u->from || pos >= u->see)
+	if (t >= SEGMENT || pos < u->from || pos >= u->see)
 		return;
 	d->value[t] = kv_row_at(page, s->page_max, s->page_rows, s->page_bytes, &s->v, u->item, u->kv_head, pos);
 	row = kv + kv_row_at(page, s->page_max, s->page_rows, s->page_bytes, &s->k, u->item, u->kv_head, pos);
