@@ -147,24 +147,24 @@ static void dev_close(struct backend *be)
 
 		dev_free(be, (void *)a->p, a->bytes);
 	}
-	for (int i = 0; i < d->n_weight; i++) {
-		if (d->weight[i].own)
-			ops->free(d->dev, d->weight[i].codes);
-		ops->free(d->dev, d->weight[i].scales);
+	for (int i = 0; i < d->weights.n; i++) {
+		if (d->weights.v[i].own)
+			ops->free(d->dev, d->weights.v[i].codes);
+		ops->free(d->dev, d->weights.v[i].scales);
 	}
 	for (int i = 0; i < d->placed.n; i++)
 		ops->free(d->dev, d->placed.v[i].mem);
-	for (int i = 0; i < d->n_shape; i++) {
-		ops->free(d->dev, d->shape[i].mem);
-		free(d->shape[i].bytes);
+	for (int i = 0; i < d->shapes.n; i++) {
+		ops->free(d->dev, d->shapes.v[i].mem);
+		free(d->shapes.v[i].bytes);
 	}
 	for (int i = 0; i < ROOMS; i++)
 		ops->free(d->dev, d->room[i].mem);
 	ops->close(d->dev);
 	free(d->area.v);
 	free(d->placed.v);
-	free(d->weight);
-	free(d->shape);
+	free(d->weights.v);
+	free(d->shapes.v);
 	free(d->table);
 	free(d);
 }

@@ -33,6 +33,10 @@ struct dev_weight {
 	struct dmem codes, scales; /* codes: the numbers, of plain ones */
 	bool own;                  /* codes is this weight's memory, and not a part of what was placed */
 };
+struct dev_weights {
+	struct dev_weight *v;
+	int n, cap;
+};
 
 /* Memory that operations work in.  It grows, and loses its contents then. */
 enum dev_room {
@@ -76,6 +80,10 @@ struct dev_shape {
 	size_t n;
 	struct dmem mem;
 };
+struct dev_shapes {
+	struct dev_shape *v;
+	int n, cap;
+};
 
 struct dev {
 	struct backend be;
@@ -86,9 +94,8 @@ struct dev {
 	struct err refused; /* in a rehearsal; code 0: nothing was */
 
 	struct dev_ranges area, placed;
-	struct dev_weight *weight;
-	struct dev_shape *shape;
-	int n_weight, n_shape, cap_weight, cap_shape;
+	struct dev_weights weights;
+	struct dev_shapes shapes;
 	struct {
 		struct dmem mem;
 		size_t cap;

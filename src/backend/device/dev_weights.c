@@ -30,18 +30,18 @@ static void weights_end(struct dev *d, const struct dev_range *of)
 {
 	int n = 0;
 
-	for (int i = 0; i < d->n_weight; i++) {
-		struct dev_weight *w = &d->weight[i];
+	for (int i = 0; i < d->weights.n; i++) {
+		struct dev_weight *w = &d->weights.v[i];
 
 		if (w->data < of->p || w->data >= of->p + of->bytes) {
-			d->weight[n++] = *w;
+			d->weights.v[n++] = *w;
 			continue;
 		}
 		if (w->own)
 			d->dev->ops->free(d->dev, w->codes);
 		d->dev->ops->free(d->dev, w->scales);
 	}
-	d->n_weight = n;
+	d->weights.n = n;
 }
 
 void dev_unplace(struct backend *be, const struct placed *v, int n)
@@ -203,9 +203,9 @@ static const struct dev_weight *weight_make(struct dev *d, const struct weight *
 	}
 	if (!ok)
 		return NULL;
-	d->weight = dev_grow(d->weight, &d->cap_weight, d->n_weight + 1, sizeof *d->weight);
-	d->weight[d->n_weight] = made;
-	return &d->weight[d->n_weight++];
+	d->weights.v = dev_grow(d->weights.v, &d->weights.cap, d->weights.n + 1, sizeof *d->weights.v);
+	d->weights.v[d->weights.n] = made;
+	return &d->weights.v[d->weights.n++];
 }
 
 const struct dev_weight *dev_weight_of(struct dev *d, const struct weight *w, enum arith arith)
@@ -219,8 +219,8 @@ const struct dev_weight *dev_stack_of(struct dev *d, const struct weight *w, int
 
 	if (dev_idle(d))
 		return NULL;
-	for (int i = 0; i < d->n_weight; i++) {
-		const struct dev_weight *v = &d->weight[i];
+	for (int i = 0; i < d->weights.n; i++) {
+		const struct dev_weight *v = &d->weights.v[i];
 
 		if (v->data == w->data && v->rows == w->rows && v->cols == w->cols && v->experts == n &&
 		    v->exact == exact)
@@ -241,14 +241,14 @@ struct dmem dev_shape_of(struct dev *d, const void *bytes, size_t n)
 {
 	struct dev_shape s = { .n = n };
 
-	for (int i = 0; i < d->n_shape; i++)
-		if (d->shape[i].n == n && !memcmp(d->shape[i].bytes, bytes, n))
-			return d->shape[i].mem;
+	for (int i = 0; i < d->shapes.n; i++)
+		if (d->shapes.v[i].n == n && !memcmp(d->shapes.v[i].bytes, bytes, n))
+			return d->shapes.v[i].mem;
 	if (dev_idle(d) || !bring(d, &s.mem, bytes, n))
 		return (struct dmem){ 0 };
 	s.bytes = xmalloc(n);
 	memcpy(s.bytes, bytes, n);
-	d->shape = dev_grow(d->shape, &d->cap_shape, d->n_shape + 1, sizeof *d->shape);
-	d->shape[d->n_shape++] = s;
+	d->shapes.v = dev_grow(d->shapes.v, &d->shapes.cap, d->shapes.n + 1, sizeof *d->shapes.v);
+	d->shapes.v[d->shapes.n++] = s;
 	return s.mem;
 }
