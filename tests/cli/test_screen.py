@@ -189,7 +189,7 @@ def main():
             s.until(r"Stopped(?:.*\n)+shell: *$")
             s.text("fg")
             s.keys("Enter")
-            s.until(r"fg\n(?:.*\n)+> *$")
+            s.until(r"fg\nsh -c (?:.*\n)+> *$")
             s.keys("C-d")
             s.until(r"shell: *$")
             # The line of figures stays one line in a narrow terminal.
