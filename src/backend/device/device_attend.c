@@ -120,9 +120,24 @@ void step_angles(float *cosines, float *sines, float *bend, const struct attn *a
 
 /* ---- units ---- */
 
-static int dim_class(int dim)
+/* A build of attend.cl for heads of up to dim. */
+struct dim_class {
+	int dim, threads;
+	const char *module, *turned; /* NULL: only heads of up to 512 dims, a power of two, are rotated */
+};
+
+static const struct dim_class *dim_class(int dim)
 {
-	return dim <= 64 ? 64 : dim <= 128 ? 128 : dim <= 256 ? 256 : dim <= 512 ? 512 : 576;
+	static const struct dim_class all[] = {
+		{ 64, 256, "attend_64", "attend_turned_64" },    { 128, 256, "attend_128", "attend_turned_128" },
+		{ 256, 256, "attend_256", "attend_turned_256" }, { 512, 256, "attend_512", "attend_turned_512" },
+		{ DIM_MOST, DIM_MOST / 2, "attend_576", NULL },
+	};
+	const struct dim_class *c = all;
+
+	while (c->dim < dim)
+		c++;
+	return c;
 }
 
 static int queries_most(int dim)
@@ -173,7 +188,8 @@ size_t attend_part_bytes(const struct attn *a, const struct pass *p, const struc
 		most = n > most ? n : most;
 	}
 	*segments = most > 1 && groups < ENOUGH_GROUPS ? most : 0;
-	return groups * (size_t)*segments * (size_t)(queries_most(a->dim) * (dim_class(a->dim) + 2)) * sizeof(float);
+	return groups * (size_t)*segments * (size_t)(queries_most(a->dim) * (dim_class(a->dim)->dim + 2)) *
+	       sizeof(float);
 }
 
 /* ---- the operations ---- */
@@ -191,16 +207,11 @@ int device_append(struct kernel_set *s, const struct device_attn *m, const struc
 int device_attend(struct kernel_set *s, const struct device_attn *m, const struct attn *a, struct dmem out,
                   struct dmem q, struct dmem gate, int n_unit, int segments, struct err *err)
 {
-	static const char *const modules[2][5] = {
-		{ "attend_64", "attend_128", "attend_256", "attend_512", "attend_576" },
-		{ "attend_turned_64", "attend_turned_128", "attend_turned_256", "attend_turned_512", NULL },
-	};
-	int dim = dim_class(a->dim), threads = dim > 512 ? dim / 2 : 256;
-	const char *module = modules[m->turned][dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : dim <= 512 ? 3 : 4];
-	int groups = n_unit * a->heads_kv * head_parts(a), code;
+	const struct dim_class *c = dim_class(a->dim);
+	const char *module = m->turned ? c->turned : c->module;
+	int groups = n_unit * a->heads_kv * head_parts(a), threads = c->threads, code;
 
-	assert(module); /* only heads of up to 512 dims, a power of two, are rotated */
-
+	assert(module);
 	if (!segments)
 		return kernels_run(s, module, "attend", threads, groups, 1,
 		                   DARGS(darg_mem(out), darg_mem(q), darg_mem(gate), darg_mem(m->sinks),
