@@ -20,7 +20,7 @@ static bool fits(const struct divide_ask *a, size_t there)
 {
 	size_t gb = (size_t)1 << 30, spare = a->memory / 8 < gb ? a->memory / 8 : gb;
 
-	return there / 8 * 9 <= a->memory / 4 * 3 - spare;
+	return device_copy_bytes(there) <= a->memory / 4 * 3 - spare;
 }
 
 /* The most layers that fit, for each is read sooner there; 0: none does. */

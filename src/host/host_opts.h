@@ -97,5 +97,8 @@ struct shape;
 struct ticket_lock;
 /* o->step_rows, or the number of rows that suits a model of this shape where that is 0. */
 int step_rows_of(const struct host_opts *o, const struct shape *shape);
+/* Reads a number of bytes as options have it: digits, then nothing, or K, M, G or T, after which B or iB may come.  0, or
+ * E_ARG. */
+int host_size(const char *text, size_t *out);
 
 #endif

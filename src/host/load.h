@@ -25,8 +25,8 @@ enum {
 	LOAD_HUGE = 32,     /* weights go to huge pages where possible, in the background */
 	LOAD_HUGE_NOW = 64, /* weights go to huge pages before the model is open */
 	LOAD_PLAN = 128,    /* with LOAD_ENGINE: no further than to say what it would take (session.plan) */
-	LOAD_DEVICE = 512,  /* with LOAD_PLAN: opens the device too, of whose memory the plan speaks */
 	LOAD_TOWER = 256,   /* what reads images and sounds, if the model has it */
+	LOAD_DEVICE = 512,  /* with LOAD_PLAN: opens the device too, for the plan of its memory */
 };
 
 struct ear;

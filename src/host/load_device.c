@@ -73,13 +73,18 @@ static const char *asked_of_the_processor(const struct host_opts *o)
 	return NULL;
 }
 
-/* What --device asks for. */
+/* The value of --device, read. */
 struct wanted {
 	char name[24]; /* of a device, or "auto" */
 	int layers;    /* DEVICE_*, or the first layers */
 	bool divide;   /* if it has no room for all, the part that divide() chooses */
 	size_t memory; /* the most that may be used of its memory */
 };
+
+static size_t may_give(size_t memory, const struct wanted *w)
+{
+	return memory < w->memory ? memory : w->memory;
+}
 
 static int open_cpu(struct session *s, const struct host_opts *o, struct err *err)
 {
@@ -88,12 +93,12 @@ static int open_cpu(struct session *s, const struct host_opts *o, struct err *er
 	return s->cpu ? 0 : backends_open(&s->cpu, "cpu", &opts, err);
 }
 
-/* w->layers on f, of which the memory may be unknown, SIZE_MAX. */
+/* Opens f for the part w->layers of the model.  f->memory is SIZE_MAX where it is not known. */
 static int try_device(struct session *s, const struct host_opts *o, const struct backend_found *f,
                       const struct wanted *w, struct err *err)
 {
-	size_t need = (size_t)s->model->shape.weight_bytes / 8 * 9 + ((size_t)1 << 30);
-	size_t memory = f->memory < w->memory ? f->memory : w->memory;
+	size_t need = device_copy_bytes((size_t)s->model->shape.weight_bytes) + ((size_t)1 << 30);
+	size_t memory = may_give(f->memory, w);
 	int rc;
 
 	if (s->model->shape.whole)
@@ -107,7 +112,7 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 	if (!rc)
 		rc = backends_open(&s->be, f->name, NULL, err);
 	if (!rc)
-		s->device_bytes = s->be->memory < w->memory ? s->be->memory : w->memory;
+		s->device_bytes = may_give(s->be->memory, w);
 	if (!rc && w->layers) {
 		s->be = w->layers == DEVICE_NO_EXPERTS ? split_open_mixtures(s->be, s->cpu) :
 		                                         split_open(s->be, s->cpu, w->layers);
@@ -121,7 +126,7 @@ static int try_device(struct session *s, const struct host_opts *o, const struct
 	return rc;
 }
 
-/* What divide() says of the model on a device that may give `memory` bytes. */
+/* Asks divide() which part of the model a device takes that may give `memory` bytes. */
 static bool find_part(const struct session *s, size_t memory, struct division *to)
 {
 	const struct shape *shape = &s->model->shape;
@@ -143,18 +148,17 @@ static bool find_part(const struct session *s, size_t memory, struct division *t
 	return found;
 }
 
-/* A part of the model, on a device that has no room for all, as *err says. */
+/* Opens f for a part of the model, after it had no room for all of it, as *err says. */
 static int try_part(struct session *s, const struct host_opts *o, const struct backend_found *f, const struct wanted *w,
                     struct err *err)
 {
-	size_t memory = f->memory < w->memory ? f->memory : w->memory;
 	const struct err whole = *err;
 	struct wanted part = *w;
 	struct division d;
 	char what[48] = "all but the experts";
 	int rc;
 
-	if (!find_part(s, memory, &d))
+	if (!find_part(s, may_give(f->memory, w), &d))
 		return err_set(err, E_FULL, "%s; and no part of it there would help", whole.msg);
 	part.layers = d.layers;
 	rc = try_device(s, o, f, &part, err);
@@ -202,28 +206,18 @@ static void choose(struct session *s, const struct host_opts *o, const struct wa
 	}
 }
 
-/* Bytes, with K, M, G or T; 0: not a size. */
-static size_t read_size(const char *p, const char *end)
-{
-	static const char unit[] = "KMGT";
-	char *at;
-	unsigned long long n = strtoull(p, &at, 10);
-	const char *u = at < end ? strchr(unit, *at & ~0x20) : NULL;
-	int shift = u ? 10 * (int)(u - unit + 1) : 0;
-
-	return *p < '0' || *p > '9' || at + (u ? 1 : 0) != end || n > SIZE_MAX >> shift ? 0 : (size_t)n << shift;
-}
-
-/* One of the parts after the name. */
+/* Reads p[0..n), which follows the name or another part. */
 static int read_part(const char *p, size_t n, struct wanted *w, struct err *err)
 {
 	static const char memory[] = "memory=";
-	char *end = NULL;
+	char *end = NULL, size[32];
 	long layers;
 
 	if (n > strlen(memory) && !strncmp(p, memory, strlen(memory))) {
-		w->memory = read_size(p + strlen(memory), p + n);
-		return w->memory ? 0 : err_set(err, E_ARG, "'%.*s': not a size, such as memory=6G", (int)n, p);
+		snprintf(size, sizeof size, "%.*s", (int)(n - strlen(memory)), p + strlen(memory));
+		if (n - strlen(memory) >= sizeof size || host_size(size, &w->memory) || !w->memory)
+			return err_set(err, E_ARG, "'%.*s': not a size, such as memory=6G", (int)n, p);
+		return 0;
 	}
 	if (w->layers || w->divide)
 		return err_set(err, E_ARG, "'%.*s': the part of the model is given already", (int)n, p);

@@ -2,14 +2,22 @@
 #ifndef HOST_LOAD_DEVICE_H
 #define HOST_LOAD_DEVICE_H
 
+#include <stddef.h>
+
 #include "base/err.h"
 
 struct buf;
 struct host_opts;
 struct session;
 
-/* What a device computes of a model: all, all but the mixtures of experts, or a number of layers. */
+/* The part of a model that a device computes: all, all but the mixtures of experts, or a number of first layers. */
 enum { DEVICE_ALL = 0, DEVICE_NO_EXPERTS = -1 };
+
+/* Bytes that weights take on a device, at most: a copy in its layout is up to an eighth larger than what is stored. */
+static inline size_t device_copy_bytes(size_t stored)
+{
+	return stored / 8 * 9;
+}
 
 /* Opens the session's backends, whose model is bound: be for the model, cpu for what stays on the processor.  "auto" takes the
  * first GPU that has kernels for the model, and memory for all of it or for a part that helps (divide.h), and the log says what was

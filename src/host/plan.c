@@ -286,7 +286,7 @@ static size_t weights_there(const struct session *s)
 	return n;
 }
 
-/* The device's parts of what plan_fixed sets.  A copy of weights takes an eighth more.  Work memory of a step and drafting are
+/* The device's parts of what plan_fixed sets.  Work memory of a step and drafting are
  * counted on both sides. */
 static void plan_parts_there(struct plan *p, const struct session *s)
 {
@@ -297,7 +297,7 @@ static void plan_parts_there(struct plan *p, const struct session *s)
 	p->divided = s->divided;
 	p->device = (struct plan_device){
 		.memory = s->device_bytes,
-		.weights = there / 8 * 9,
+		.weights = device_copy_bytes(there),
 		.step = p->step,
 		.states = s->divided ? part(p->states, layers_there(s, of), of) : p->states,
 		.draft = p->draft,
@@ -317,9 +317,7 @@ static void plan_fixed(struct plan *p, struct model_opts *mo, struct session *s,
 
 	*p = (struct plan){
 		.weights = (size_t)s->model->shape.weight_bytes,
-		.texts = !s->tok                   ? 0 :
-		         memory / 512 < TEXTS_MOST ? memory / 512 :
-		                                     TEXTS_MOST,
+		.texts = s->tok ? least(memory / 512, TEXTS_MOST) : 0,
 	};
 	if (tables_disk) {
 		p->tables = TABLE_BUFFER;

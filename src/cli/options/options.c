@@ -44,30 +44,6 @@ static int integer(const char *text, int64_t *out)
 	return *text && !*end && !errno ? 0 : E_ARG;
 }
 
-static int size(const char *text, size_t *out)
-{
-	static const char unit[] = "KMGT";
-	unsigned long long n;
-	char *end;
-	const char *u;
-	int shift = 0;
-
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (end == text || *text == '-' || errno)
-		return E_ARG;
-	if (*end) {
-		u = strchr(unit, *end & ~0x20);
-		if (!u || (end[1] && strcmp(end + 1, "iB") && strcmp(end + 1, "B")))
-			return E_ARG;
-		shift = 10 * (int)(u - unit + 1);
-	}
-	if (n > SIZE_MAX >> shift)
-		return E_ARG;
-	*out = (size_t)n << shift;
-	return 0;
-}
-
 /* Keeps p for release, in the place of what an option given before has left. */
 static void *own(struct options *o, void *before, void *p)
 {
@@ -233,7 +209,7 @@ static int set(struct options *o, const struct option *op, const char *text, str
 		*(double *)at = d;
 		break;
 	case K_SIZE:
-		if (size(text, at))
+		if (host_size(text, at))
 			return err_set(err, E_ARG, "--%s: '%s' is not a size, as 500M or 2G", op->name, text);
 		break;
 	case K_INTS: return ints(o, op, text, err);
