@@ -25,7 +25,7 @@ struct opts_texts {
 	char *host, *cors_origin, *api_key, *api_key_file;
 };
 
-/* Where clients come in. */
+/* The socket that clients connect to. */
 struct listening {
 	struct evconnlistener *at;
 	struct event *again; /* ends a pause for lack of descriptors */
@@ -58,7 +58,7 @@ struct exchanges {
 	size_t n, cap;
 };
 
-/* What other threads have for the IO thread. */
+/* Exchanges that other threads hand to the IO thread. */
 struct mailbox {
 	int pipe[2]; /* rings the IO thread */
 	struct event *ring;

@@ -25,18 +25,19 @@
 
 /* Token counts of a request or an answer, as usage reports them. */
 struct usage {
-	int prompt, cached, output, thought, accepted, rejected;
-}; /* accepted, rejected: drafts */
+	int prompt, cached, output, thought;
+	int accepted, rejected; /* drafts */
+};
 
-/* What the client knows of an answer's pieces (chat_next). */
+/* The pieces of an answer that its client was sent (chat_next). */
 struct told_pieces {
-	int n;        /* pieces that it knows whole */
-	size_t bytes; /* of the next piece */
-	bool begun;   /* that it knows of the next piece */
+	int n;        /* told whole */
+	size_t bytes; /* told of the next one */
+	bool begun;   /* the next one was announced */
 	int calls;    /* counted by the endpoint */
 };
 
-/* Where an answer in blocks or items is. */
+/* Progress of an answer that is sent in blocks or items. */
 struct answer_blocks {
 	enum { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL } open;
 	int n;     /* begun */
@@ -90,7 +91,7 @@ struct marks {
 	unsigned char kind[MARKS_MAX];
 };
 
-/* Where messages begin in the one prompt of a chat, with cache_report: see explain.h. */
+/* Places in the one prompt of a chat at which messages begin, for cache_report: see explain.h. */
 struct message_places {
 	int *at, n; /* NULL: not known */
 };
@@ -126,10 +127,10 @@ struct rows_wish {
 	int *from, *second;
 };
 
-/* What an answer is held to (structured.h). */
+/* Grammars that constrain an answer (structured.h). */
 struct held {
-	struct grammar *content; /* what content is held to; NULL: free */
-	struct grammar *calls;   /* what calls are held to; NULL: free */
+	struct grammar *content; /* NULL: content is free */
+	struct grammar *calls;   /* NULL: calls are free */
 	bool must_call;
 	const struct vocab *vocab; /* with either */
 };

@@ -33,7 +33,7 @@ static struct turn **bucket_of(struct turns *s, const struct digest *key)
 	return &s->bucket[(key->b[0] | key->b[1] << 8) % BUCKETS];
 }
 
-/* What a value takes, by measurement: an empty object 800 bytes, an array 400, most of them room for members. */
+/* Bytes that a value takes in memory, as measured: an empty object 800, an array 400, most of them room for members. */
 static size_t value_bytes(const struct json *j)
 {
 	struct json_cursor c = json_first(j);

@@ -20,7 +20,7 @@ struct text {
 	size_t n;
 };
 
-/* What a message of the assistant says, without blanks around it. */
+/* The texts, without blanks around them, and the calls of an assistant's message. */
 struct said {
 	struct text content, thinking;
 	const struct json *calls; /* an array of {"function": {"name", "arguments"}}; NULL: none */

@@ -124,7 +124,7 @@ struct waited {
 	bool began;                  /* the stream has begun */
 };
 
-/* What its header says besides what http.h reads. */
+/* Fields of a request's header that http.h does not read. */
 struct asked_headers {
 	bool cache_report;
 	bool anthropic; /* its client speaks that API */
@@ -136,7 +136,7 @@ struct deadline {
 	struct event *late; /* fires then, while the exchange is prepared; NULL: not made yet */
 };
 
-/* That an exchange ends early. */
+/* The early end of an exchange. */
 struct cancel {
 	enum cause cause;       /* why, if it does */
 	bool by_us;             /* the client is told problem */
