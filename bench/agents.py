@@ -9,15 +9,12 @@ does: the prompts are the same): the answers must be the same, byte for byte.  P
 The servers are started with a context of 256 tokens a turn, which such a session stays below; --ctx takes another.  A folder whose
 model has less (weft-tiny has 4,096) is served as a copy that says it has so many: the bytes stay comparable, the text was poor before."""
 import argparse
-import json
 import os
 import random
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 
-from serving import Serving, with_context
+from serving import Serving, post, said, with_context
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("weft")
@@ -34,14 +31,6 @@ TOOLS = [{"type": "function", "function": {"name": n, "description": "Does it.",
     for n, p in {"read": {"path": "string", "limit": "integer"}, "bash": {"command": "string"}, "edit": {"path": "string", "old": "string", "new": "string"}}.items()]
 HEADER = "<think>\n\n</think>\n\n"  # what a prompt may end with, and an answer then says otherwise
 WORDS = "the capital of Peru is Lima and what was in the file that you have read is a list of names".split()
-
-
-def post(port, path, body):
-    r = urllib.request.Request("http://127.0.0.1:%d%s" % (port, path), json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        return json.loads(urllib.request.urlopen(r, timeout=600).read())
-    except urllib.error.HTTPError as e:
-        sys.exit("%s: %d: %s" % (path, e.code, e.read().decode()))
 
 
 def text_of(messages):
@@ -71,10 +60,6 @@ def results(draw, message):
     if draw.random() < 0.2:
         out.append({"role": "system", "content": "Remember: " + " ".join(draw.choices(WORDS, k=6))})
     return out
-
-
-def said(message):
-    return {k: message.get(k) for k in ("content", "reasoning_content")}, [c["function"] for c in message.get("tool_calls") or []]
 
 
 context = options.ctx or 256 * options.turns

@@ -1,5 +1,6 @@
 """A server of one's own for the programs of this folder, and words for their prompts."""
 import ctypes
+import http.client
 import json
 import os
 import signal
@@ -65,3 +66,25 @@ def with_context(model, folder, n):
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(config, f)
     return folder
+
+
+def request(port, path, body):
+    """(connection, response) of a POST to this machine; a refused one ends the program."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=36000)
+    c.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    r = c.getresponse()
+    if r.status != 200:
+        sys.exit("%s: %d: %s" % (path, r.status, r.read().decode()))
+    return c, r
+
+
+def post(port, path, body):
+    c, r = request(port, path, body)
+    got = json.loads(r.read())
+    c.close()
+    return got
+
+
+def said(message):
+    """What an answer's message says: texts and calls, without their ids."""
+    return {k: message.get(k) for k in ("content", "reasoning_content")}, [c["function"] for c in message.get("tool_calls") or []]
