@@ -783,7 +783,7 @@ static struct gate {
 	struct spill_io io;
 	pthread_mutex_t lock;
 	pthread_cond_t opened;
-	bool shut;
+	bool shut, reached;
 } gate = { .lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER };
 
 static ssize_t gate_write(const struct spill_io *io, int fd, const void *p, size_t n)
@@ -829,6 +829,53 @@ static void test_slow_disk(void **state)
 	spill_close(s); /* writes what waits */
 	s = open_plain();
 	assert_true(world_load(s, tok, 20));
+	spill_close(s);
+}
+
+static int gate_unlink(const struct spill_io *io, int at, const char *name)
+{
+	int rc = spill_io_real.unlink(io, at, name);
+
+	pthread_mutex_lock(&gate.lock);
+	gate.reached = true;
+	pthread_cond_broadcast(&gate.opened);
+	while (gate.shut)
+		pthread_cond_wait(&gate.opened, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+	return rc;
+}
+
+/* A piece that is read while its file is evicted was evicted, and did not vanish. */
+static void test_evicted_while_read(void **state)
+{
+	struct spill_opts o = world_opts(dir);
+	struct spill *s = open_plain();
+	int32_t other[LONGEST];
+	int n = world_tokens(1, other);
+
+	world_put(s, tok, 3);
+	spill_flush(s);
+	o.bytes_max = stats_of(s).bytes;
+	spill_close(s);
+	gate.io = *world_io();
+	gate.io.unlink = gate_unlink;
+	gate.reached = false;
+	gate_set(true);
+	o.io = &gate.io;
+	s = open_with(&o);
+	assert_int_equal(world_find(s, tok, 3), 3);
+	world_put(s, other, n);
+	pthread_mutex_lock(&gate.lock);
+	while (!gate.reached)
+		pthread_cond_wait(&gate.opened, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+	assert_false(world_load(s, tok, 3));
+	assert_int_equal(stats_of(s).vanished, 0);
+	gate_set(false);
+	spill_flush(s);
+	assert_true(stats_of(s).evicted > 0);
+	assert_int_equal(stats_of(s).vanished, 0);
+	assert_true(stats_of(s).bytes == world_files(dir, "").bytes);
 	spill_close(s);
 }
 
@@ -992,6 +1039,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_window, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_part, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_evicted_while_read, setup, teardown),
 		cmocka_unit_test(test_refused),
 	};
 

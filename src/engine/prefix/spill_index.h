@@ -30,6 +30,7 @@ struct spill_entry {
 	int32_t folder; /* index.folder[]; 0: this model's */
 	enum spill_kind kind;
 	bool queued;   /* not on disk yet */
+	bool leaving;  /* its file is being evicted */
 	bool unread;   /* the disk does not give it: as if it were not there, but the file stays */
 	uint64_t seen; /* the listing that found it last: index.listing */
 	int32_t pack;  /* in that pack, counted from 1; 0: a file of the folder */

@@ -201,8 +201,8 @@ static void read_failed(struct spill *s, const struct spill_piece *p, const stru
 	int64_t *count;
 	bool shared;
 
-	if (!spill_on_disk(s, e) || err->code == E_GONE)
-		return; /* evicted since, or written anew */
+	if (!spill_on_disk(s, e) || e->leaving || err->code == E_GONE)
+		return; /* evicted since, or now, or written anew */
 	shared = e->no_file;
 	if (err->code == E_IO && !e->pack && !shared)
 		e->unread = true;

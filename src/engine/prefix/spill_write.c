@@ -122,6 +122,7 @@ static void evict_one(struct spill *s, struct spill_entry *e)
 	bool there;
 
 	spill_index_path(&s->index, e, path);
+	e->leaving = true;
 	pthread_mutex_unlock(&s->lock);
 	there = !fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW);
 	if (there)
@@ -130,7 +131,10 @@ static void evict_one(struct spill *s, struct spill_entry *e)
 		s->io->unlink(s->io, s->root, path);
 	pthread_mutex_lock(&s->lock);
 	e = spill_index_find(&s->index, is.kind, &is.key, is.pos, is.tail);
-	if (!e || e->queued)
+	if (!e)
+		return;
+	e->leaving = false;
+	if (e->queued)
 		return;
 	if (used > is.used) {
 		if (e->used == is.used)
